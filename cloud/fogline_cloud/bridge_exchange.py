@@ -11,7 +11,7 @@ from fogline.amqp.client import AmqpClient
 from fogline.amqp.outcome import INVALID_FIELD, NOT_IMPLEMENTED
 from fogline.amqp.refusal import refusal_in
 from fogline.amqp.security import ClientSecurity
-from fogline.document_error import explained
+from fogline.documents.document_error import explained
 from fogline.errors import FoglineError, Misconfigured, Poison, SlowDown, Unreachable
 from fogline.process.files.settings_file import split_endpoint
 

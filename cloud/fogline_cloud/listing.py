@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from fogline.address import is_identifier, shown
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline.errors import Poison
 from fogline.message import Property
 from fogline_cloud.devices.device_table import MAX_DEVICES

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from fogline.errors import Misconfigured
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline.installed import credential
 from fogline.process.files.settings_file import load_settings
 from fogline.process.files.tls_files import TlsSettings, resolve_tls

@@ -13,8 +13,8 @@ from demo.payload import Device, DeviceKind, counter_of, encode
 from demo.polling import until
 from demo.scenario import FINISH_LIMIT_S, cancel
 from demo.workspace import Workspace
-from fogline.codec import decode_event
 from fogline.errors import Misconfigured
+from fogline.events.codec import decode_event
 from fogline.process.files.settings_file import split_endpoint
 from fogline_edge.operate.first_settings import CERTIFICATE
 from fogline_edge.operate.status import read_events

@@ -12,7 +12,7 @@ from demo.operator_commands import DURABLE_TTLS_S, CommandRow, SentCommand, plan
 from demo.payload import Device
 from demo.snapshot import CommandStats
 from demo.workspace import SHARDS, TENANT, Workspace
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline.errors import FoglineError, Unreachable
 from fogline.message import unpack_id
 from fogline_cloud.commands.client import DOUBT_S, Ask, Operator

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from demo.device_log import Effects
 from demo.operator_commands import CommandRow, SentCommand
-from fogline.command import CommandState, may_become
+from fogline.commands.command import CommandState, may_become
 
 Id = tuple[str, int]
 """Device and its counter."""

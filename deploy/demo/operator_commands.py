@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from demo.ble_payload import MOVE, TURN
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 
 TTLS_S = range(20, 31)
 """Times to live of direct commands, in turn."""

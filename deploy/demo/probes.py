@@ -15,7 +15,7 @@ from demo.payload import METRICS
 from demo.snapshot import AirStats, DeviceStats, FlowStats, GatewayStats, LastReading, Snapshot
 from demo.workspace import SHARDS, TENANT, Workspace
 from fogline.errors import Misconfigured
-from fogline.event import parse_rfc3339
+from fogline.events.event import parse_rfc3339
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_edge.operate.status import read_status

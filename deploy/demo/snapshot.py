@@ -3,7 +3,7 @@
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 
 RATE_WINDOW_S = 1.0
 

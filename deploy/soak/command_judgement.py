@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from demo.judgement import CommandJudgement
 from demo.operator_commands import CommandRow, SentCommand
 from demo.payload import Device
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from soak.breaker import AppliedFault
 from soak.schedule import GATEWAYS, FaultKind
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from fogline.enrolment import decode_token
 from fogline.errors import Misconfigured, Poison
+from fogline.gateway.enrolment import decode_token
 from fogline.installed import settings_folder
 from fogline.process import checkup
 from fogline.process.checkup import certificate_problem

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
-from fogline.codec import decode_event
 from fogline.errors import Poison
-from fogline.event import Event, parse_rfc3339
+from fogline.events.codec import decode_event
+from fogline.events.event import Event, parse_rfc3339
 from fogline.tracing.context import may_be_traced
 from fogline.tracing.spans import Attribute, SpanKind, TracedEvent, TraceSpan, span_of, traced_event
 

@@ -12,15 +12,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fogline.byte_budget import ByteBudget
+from fogline.commands.signature import read_keys
 from fogline.errors import FoglineError, Misconfigured
 from fogline.process import service_manager
 from fogline.process.cancellation import end_tasks
 from fogline.process.monitoring.statistics import answer_sigusr1
 from fogline.process.service_manager import watched
-from fogline.signature import read_keys
 from fogline.tracing.activation import tracing
 from fogline.tracing.spans import ExportSpans
+from fogline.transport.byte_budget import ByteBudget
 from fogline_edge.adapters.mqtt.server.listener import MqttListener, make_rates
 from fogline_edge.ble_settings import BleSettings
 from fogline_edge.downlink.downlink import Downlink

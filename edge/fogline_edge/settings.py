@@ -6,9 +6,9 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
+from fogline.documents.media_type import OCTETS, check_media_type
 from fogline.errors import Misconfigured, Poison
-from fogline.event import Lane
-from fogline.media_type import OCTETS, check_media_type
+from fogline.events.event import Lane
 from fogline.process.files.settings_file import load_settings
 from fogline.process.files.tls_files import TlsSettings, resolve_tls
 from fogline.tracing.settings import TracingSettings, resolve_tracing

@@ -6,10 +6,10 @@ import re
 
 import msgspec
 
+from fogline.documents.json_document import read_document
 from fogline.errors import Poison
-from fogline.event import Arrival, Lane
-from fogline.identity import Retransmission
-from fogline.json_document import read_document
+from fogline.events.event import Arrival, Lane
+from fogline.events.identity import Retransmission
 from fogline.process.log_throttle import LogThrottle
 
 DEAD_CONTENT_TYPE = "application/vnd.fogline-dead+json"

@@ -12,7 +12,7 @@ from device import Device
 from http_request import HttpConnection
 from processes import Bench, Failed, quantile
 
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_edge.operate.status import read_status
 from fogline_lab.tcp_line import TcpLine

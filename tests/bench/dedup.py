@@ -12,8 +12,8 @@ from confluent_kafka import Producer
 from flow import settings
 from processes import BIN, Bench, Failed
 
-from fogline.event import Event, Lane, TimeQuality, rfc3339
-from fogline.identity import Dedup, semantic_id
+from fogline.events.event import Event, Lane, TimeQuality, rfc3339
+from fogline.events.identity import Dedup, semantic_id
 from fogline_cloud.flows.tables.batch import MicroBatch
 from fogline_cloud.flows.tables.delta_log import DeltaLog
 from fogline_cloud.flows.tables.files import FileWriter, TableFolder

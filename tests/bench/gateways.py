@@ -16,7 +16,7 @@ from pathlib import Path
 from certificates import files
 from records import BATCH, events_of, stream_of
 
-from fogline import address, hello
+from fogline import address
 from fogline.amqp.driver import AmqpConnection, connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.login import EXTERNAL, Login
@@ -24,8 +24,9 @@ from fogline.amqp.outcome import ACCEPTED
 from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
 from fogline.amqp.wire import decode, encode
-from fogline.codec import Beacon, Range, encode_batch, encode_event
-from fogline.event import Lane
+from fogline.events.codec import Beacon, Range, encode_batch, encode_event
+from fogline.events.event import Lane
+from fogline.gateway import hello
 from fogline.message import Message
 from fogline.process.files.tls_files import client_context
 

@@ -12,7 +12,7 @@ from flow import SHARDS, settings
 from processes import BIN, HERE, Bench, Failed
 from records import events_of
 
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import COMPRESSION
 from fogline_cloud.kafka.records import record_of

@@ -15,14 +15,15 @@ from pathlib import Path
 from certificates import BRIDGE, files
 from payload import number_of
 
-from fogline import address, hello
+from fogline import address
 from fogline.amqp.driver import AmqpConnection, listen
 from fogline.amqp.engine import Engine
 from fogline.amqp.login import EXTERNAL
 from fogline.amqp.outcome import ACCEPTED
 from fogline.amqp.security import ServerSecurity
 from fogline.amqp.wire import decode
-from fogline.codec import decode_batch, decode_range
+from fogline.events.codec import decode_batch, decode_range
+from fogline.gateway import hello
 from fogline.message import Message
 from fogline.process.files.tls_files import server_context
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from fogline.event import parse_rfc3339
+from fogline.events.event import parse_rfc3339
 from fogline_cloud.flows.driver.session import spark_session
 from fogline_cloud.flows.driver.source import raw_stream, starting_offsets
 from fogline_cloud.flows.job import preflight

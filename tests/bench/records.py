@@ -4,8 +4,8 @@ import zlib
 
 from payload import payloads
 
-from fogline.event import Event, Lane, TimeQuality, rfc3339
-from fogline.identity import sequence_id
+from fogline.events.event import Event, Lane, TimeQuality, rfc3339
+from fogline.events.identity import sequence_id
 from fogline_edge.settings import UplinkSettings
 
 BATCH = UplinkSettings().batch_events

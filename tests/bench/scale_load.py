@@ -14,9 +14,9 @@ import time
 import msgspec
 
 from fogline.address import shard_of
-from fogline.command import CommandState, Deadline, digest
+from fogline.commands.command import CommandState, Deadline, digest
+from fogline.commands.signature import Signer
 from fogline.message import pack_id
-from fogline.signature import Signer
 from fogline_cloud.bridge.commands.command_sender import CommandSender
 from fogline_cloud.bridge.commands.command_table import CommandTable
 from fogline_cloud.bridge.gateways.connected_gateways import ConnectedGateways

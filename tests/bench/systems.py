@@ -11,7 +11,7 @@ from certificates import lines, make_certificates
 from processes import BIN, Bench, Failed, Metered, gateway_settings, port_of
 from usage import Usage
 
-from fogline.ledger import STATEMENT_CONTENT_TYPE
+from fogline.gateway.ledger import STATEMENT_CONTENT_TYPE
 from fogline_edge.operate.status import read_events, read_status
 from fogline_lab.mosquitto import bridge_lines, find_mosquitto, write_broker
 from fogline_lab.supervisor import ChildProcess, wait_for_port

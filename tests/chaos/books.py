@@ -5,11 +5,11 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 
-from fogline.codec import decode_event
-from fogline.command import CommandState
-from fogline.event import Arrival, Lane, Receipt
-from fogline.gap import GAP_CONTENT_TYPE
-from fogline.identity import Retransmission, UniqueId
+from fogline.commands.command import CommandState
+from fogline.events.codec import decode_event
+from fogline.events.event import Arrival, Lane, Receipt
+from fogline.events.gap import GAP_CONTENT_TYPE
+from fogline.events.identity import Retransmission, UniqueId
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.rows.stored_body import unpack_body
 from fogline_edge.outbox.rows.streams import COMMIT_ID_BYTES, Streams

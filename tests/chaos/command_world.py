@@ -15,12 +15,12 @@ from chaos.reply_event import reply_event
 from chaos.virtual_loop import VirtualLoop
 from fogline.address import CommandAddress
 from fogline.amqp.outcome import ACCEPTED, DeliveryState, Outcome
-from fogline.cancel import decode_cancel, is_cancel
-from fogline.codec import Beacon
-from fogline.command import CommandState, Deadline, Reply, decode_command, decode_query, is_command
+from fogline.commands.cancel import decode_cancel, is_cancel
+from fogline.commands.command import CommandState, Deadline, Reply, decode_command, decode_query, is_command
+from fogline.commands.signature import TrustedKeys
 from fogline.errors import Poison, Unreachable
+from fogline.events.codec import Beacon
 from fogline.message import Message
-from fogline.signature import TrustedKeys
 from fogline_cloud.access.principal import Principal, PrincipalKind
 from fogline_cloud.bridge.commands.cancels import outcome_of
 from fogline_cloud.bridge.commands.early_verdicts import EarlyVerdicts

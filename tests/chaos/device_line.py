@@ -4,7 +4,7 @@ A command waits in the adapter (`held`), in the socket of a line that stalls (`s
 begins at PUBREL (`published`). The device runs what reaches it, and `late` has what reached it after its deadline.
 """
 
-from fogline.command import Command
+from fogline.commands.command import Command
 
 
 class DeviceLine:

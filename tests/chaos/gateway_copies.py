@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline_edge.outbox.file.data_folder import forget_journal_name
 from fogline_edge.outbox.file.schema import migrate
 from fogline_edge.outbox.memory.memory_expiry import MemoryExpiry

@@ -1,6 +1,6 @@
 """The events of lane `reply` that a gateway makes of its journal's verdicts."""
 
-from fogline.event import Arrival, Event, Lane
+from fogline.events.event import Arrival, Event, Lane
 from fogline_lab.events import make_event
 
 

@@ -6,9 +6,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline.errors import SlowDown
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, OutboxSettings, UplinkSettings

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from chaos.places_to_crash import BRIDGE_POINTS
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline.process.crash_points import CrashPoint
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import end_offset

@@ -3,7 +3,7 @@
 import pytest
 
 from chaos.command_world import World
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from chaos.command_world import World
 from chaos.gateway_copies import back_up, empty_card, restore, ten_days
 from fogline.amqp.outcome import DeliveryState
-from fogline.command import CommandState, Status
+from fogline.commands.command import CommandState, Status
 
 NUMBERS = st.integers(1, 3)
 RARELY = st.sampled_from([False, False, True])

@@ -9,9 +9,9 @@ import pytest
 from chaos.books import Found
 from chaos.judging import LOCK, judged
 from chaos.workload import Life, answered, settings
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline.errors import Misconfigured, SlowDown, Unreachable
-from fogline.event import Lane, Receipt
+from fogline.events.event import Lane, Receipt
 from fogline_edge.outbox import startup
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.amqp import within

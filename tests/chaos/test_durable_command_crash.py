@@ -7,7 +7,7 @@ import pytest
 
 from chaos.command_crash import TTL_S, gateway, heard_of, operator
 from chaos.places_to_crash import DIRECT_POINTS
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline.process.crash_points import CrashPoint
 from fogline_cloud.commands.client import Ask
 from fogline_lab.amqp import within

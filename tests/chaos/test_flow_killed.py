@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.records import record_of

@@ -11,7 +11,7 @@ from fogline.amqp.engine import Engine
 from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, MODIFIED, RELEASED, rejected
 from fogline.amqp.scheduler import Share
 from fogline.amqp.wire import decode
-from fogline.command import decode_command
+from fogline.commands.command import decode_command
 from fogline_edge.adapters.mqtt.protocol.packets import Connect
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5
 from fogline_lab.amqp import within

@@ -7,9 +7,9 @@ import pytest
 
 from chaos.landed_events import landed, provided
 from chaos.raw_kafka import RawKafka, Record
-from fogline.codec import Batch
 from fogline.errors import Unreachable
-from fogline.event import Lane
+from fogline.events.codec import Batch
+from fogline.events.event import Lane
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.committed_records import read_committed
 from fogline_cloud.kafka.records import record_of

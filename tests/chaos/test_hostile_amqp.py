@@ -13,7 +13,7 @@ from fogline.amqp.driver import HANDSHAKE_S, connect, open_connections
 from fogline.amqp.engine import Engine
 from fogline.amqp.outcome import ACCEPTED as ACCEPTED_OUTCOME
 from fogline.amqp.scheduler import Share
-from fogline.codec import MAX_MESSAGE_BYTES
+from fogline.events.codec import MAX_MESSAGE_BYTES
 from fogline.message import Message
 from fogline_cloud.bridge.door.handshakes import MAX_HANDSHAKES
 from fogline_cloud.bridge.peers.queue_budget import QueueBudget

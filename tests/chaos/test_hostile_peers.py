@@ -15,9 +15,9 @@ from fogline.amqp.driver import connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.login import PLAIN, Login
 from fogline.amqp.security import ClientSecurity
-from fogline.byte_budget import DEFAULT_BYTES
 from fogline.errors import FoglineError
 from fogline.process.cancellation import end_tasks
+from fogline.transport.byte_budget import DEFAULT_BYTES
 from fogline_cloud.authority.certificates import Role
 from fogline_cloud.bridge.door.handshakes import UNFINISHED_BYTES
 from fogline_cloud.commands.client import Ask, Operator

@@ -21,9 +21,9 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from deltalake import DeltaTable, write_deltalake
 
-from fogline.event import Event, Lane
-from fogline.gap import Gap, GapReason, gap_event
-from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
+from fogline.events.event import Event, Lane
+from fogline.events.gap import Gap, GapReason, gap_event
+from fogline.gateway.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
 from fogline_cloud.flows.tables.schema import EVENTS, READINGS, Column, EventOutcome
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients

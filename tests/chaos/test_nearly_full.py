@@ -10,8 +10,8 @@ import pytest
 from chaos import workload
 from chaos.judging import LOCK
 from chaos.workload import answered
-from fogline.command import CommandState
-from fogline.event import Lane, Receipt
+from fogline.commands.command import CommandState
+from fogline.events.event import Lane, Receipt
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.sources import gather

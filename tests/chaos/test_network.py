@@ -17,7 +17,7 @@ from fogline.amqp.backoff import Backoff
 from fogline.amqp.driver import CLOSE_S, AmqpConnection, open_connections
 from fogline.amqp.engine import SERVER_IDLE_TIMEOUT_S, Engine
 from fogline.amqp.outcome import Condition
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_edge.machine.boot import SYSTEM
 from fogline_edge.outbox.outbox import Outbox

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from chaos.landed_events import landed, provided
 from chaos.zombie import POINTS, stream_of
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import TRANSACTION_TIMEOUT_MS, end_offset
 from fogline_cloud.kafka.records import record_of

@@ -7,12 +7,12 @@ from itertools import cycle, islice
 import pytest
 
 from chaos.protected import protected
-from fogline import hello
 from fogline.amqp.driver import connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.login import EXTERNAL, PLAIN, Login
 from fogline.amqp.security import ClientSecurity
 from fogline.errors import Unreachable
+from fogline.gateway import hello
 from fogline_cloud.authority.ca_folder import CaFolder
 from fogline_cloud.authority.certificates import Role, now_utc
 from fogline_lab.amqp import End, within

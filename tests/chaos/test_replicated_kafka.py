@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import KafkaException
 
 from fogline.amqp.backoff import Backoff
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import TRANSACTION_TIMEOUT_MS
 from fogline_cloud.shard.hanging_transactions import find_hanging

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from fogline.amqp.backoff import Backoff
-from fogline.cancel import CancelRequest
-from fogline.command import Deadline, digest
+from fogline.commands.cancel import CancelRequest
+from fogline.commands.command import Deadline, digest
+from fogline.commands.signature import TrustedKeys
 from fogline.errors import FoglineError
 from fogline.process.cancellation import end_tasks
 from fogline.process.crash_points import STOP_VARIABLE, CrashPoint
-from fogline.signature import TrustedKeys
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_edge.adapters.mqtt.protocol.packets import PacketType
 from fogline_edge.downlink.downlink import Downlink

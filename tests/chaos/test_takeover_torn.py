@@ -14,7 +14,7 @@ import pytest
 from chaos.landed_events import landed, provided
 from chaos.zombie import produce, stream_of
 from fogline.amqp.outcome import ACCEPTED
-from fogline.codec import Batch
+from fogline.events.codec import Batch
 from fogline_cloud.settings import BridgeSettings
 from fogline_cloud.shard.checkpoint import ShardOwner
 from fogline_cloud.shard.producer import ShardProducer

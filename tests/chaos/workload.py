@@ -6,8 +6,8 @@ from itertools import count
 from pathlib import Path
 
 from chaos.books import Note, arrival, numbers
-from fogline.command import CommandState, Reply
-from fogline.event import Lane, Receipt
+from fogline.commands.command import CommandState, Reply
+from fogline.events.event import Lane, Receipt
 from fogline_edge.downlink import journal
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, OutboxSettings, UplinkSettings

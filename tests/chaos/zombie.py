@@ -12,8 +12,8 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from fogline.codec import read_batch
 from fogline.errors import Unreachable
+from fogline.events.codec import read_batch
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.shard.checkpoint import ShardOwner
 from fogline_cloud.shard.producer import ShardProducer

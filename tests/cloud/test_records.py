@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import Producer
 
 from fogline.errors import Poison
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.committed_records import CommittedRecord, with_values

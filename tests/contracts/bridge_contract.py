@@ -5,14 +5,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from fogline import address, hello
+from fogline import address
 from fogline.amqp.driver import AmqpConnection, connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.outcome import ACCEPTED
 from fogline.amqp.scheduler import Share
 from fogline.amqp.sending import Sender
-from fogline.codec import Range
-from fogline.event import Lane
+from fogline.events.codec import Range
+from fogline.events.event import Lane
+from fogline.gateway import hello
 from fogline.message import Message
 from fogline_lab.amqp import End, within
 from fogline_lab.events import BEACON, STREAM, make_batch

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from fogline.errors import SlowDown
-from fogline.event import Arrival, Lane, Receipt
-from fogline.identity import AckDelivery, Retransmission
-from fogline.report_on_change import ReportPolicy
+from fogline.events.event import Arrival, Lane, Receipt
+from fogline.events.identity import AckDelivery, Retransmission
+from fogline.events.report_on_change import ReportPolicy
 from fogline_edge.adapters.port import Port
 
 LIMIT_S = 60.0

@@ -6,9 +6,9 @@ import pytest
 
 from contracts.foreign import sdks
 from fogline.amqp.outcome import ACCEPTED
-from fogline.codec import Range, encode_batch, encode_event
-from fogline.event import Lane, TimeQuality
-from fogline.gap import Gap, GapReason, gap_event
+from fogline.events.codec import Range, encode_batch, encode_event
+from fogline.events.event import Lane, TimeQuality
+from fogline.events.gap import Gap, GapReason, gap_event
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.committed_records import read_committed

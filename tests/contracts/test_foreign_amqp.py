@@ -10,8 +10,8 @@ from contracts.foreign.java import QpidJms
 from contracts.foreign.javascript import Rhea
 from fogline.address import DeviceAddress
 from fogline.amqp.security import ClientSecurity
-from fogline.codec import MAX_MESSAGE_BYTES
-from fogline.event import Lane
+from fogline.events.codec import MAX_MESSAGE_BYTES
+from fogline.events.event import Lane
 from fogline_cloud.devices.client import edit_device
 from fogline_cloud.kafka.records import is_replayed
 from fogline_lab.amqp import within

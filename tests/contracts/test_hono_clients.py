@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from contracts.foreign.hono_application import running
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import CommandPolicySettings
 from fogline_cloud.shard.topic_admin import create_topics

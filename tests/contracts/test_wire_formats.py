@@ -13,20 +13,20 @@ import msgspec
 import pytest
 import zstandard
 
-from fogline import hello
 from fogline.address import Control, HelloAddress, IngestAddress
 from fogline.amqp import wire
-from fogline.cancel import CancelRequest, encode_cancel
-from fogline.codec import chain_of, encode_event
-from fogline.command import Deadline, JournalQuery, decode_query, encode_command, encode_query
+from fogline.commands.cancel import CancelRequest, encode_cancel
+from fogline.commands.command import Deadline, JournalQuery, decode_query, encode_command, encode_query
+from fogline.commands.signature import read_signer
 from fogline.dead_letter import dead_letter
 from fogline.errors import Poison
-from fogline.event import Lane
-from fogline.gap import Gap, GapReason, encode_gap, gap_event
-from fogline.gateway_statistics import encode_statistics
-from fogline.identity import digest, semantic_id
-from fogline.ledger import Counts, Statement, encode_statement
-from fogline.signature import read_signer
+from fogline.events.codec import chain_of, encode_event
+from fogline.events.event import Lane
+from fogline.events.gap import Gap, GapReason, encode_gap, gap_event
+from fogline.events.identity import digest, semantic_id
+from fogline.gateway import hello
+from fogline.gateway.gateway_statistics import encode_statistics
+from fogline.gateway.ledger import Counts, Statement, encode_statement
 from fogline_cloud.flows.tables.schema import EVENTS, READINGS
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.records import position_of, record_of

@@ -9,8 +9,8 @@ import pytest
 
 from docs.command_parsers import COMMANDS
 from docs.pictures import FOLDER, ROOT, is_current
-from fogline.command import CommandState, may_become
-from fogline.identity import Dedup, Evidence
+from fogline.commands.command import CommandState, may_become
+from fogline.events.identity import Dedup, Evidence
 from fogline_cloud.flows.tables.schema import TABLES
 from rules.source import PRODUCT, files
 

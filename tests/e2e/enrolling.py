@@ -7,7 +7,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from fogline.enrolment import EnrolmentToken, decode_token
+from fogline.gateway.enrolment import EnrolmentToken, decode_token
 from fogline_cloud.authority.ca_folder import CaFolder
 from fogline_cloud.authority.certificates import now_utc
 from fogline_edge.operate.enrolment import enroll

@@ -2,7 +2,7 @@
 
 import json
 
-from fogline.command import Reply
+from fogline.commands.command import Reply
 from fogline_lab.device.command_device import CommandDevice
 
 

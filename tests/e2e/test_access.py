@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from fogline import hello
 from fogline.address import shard_of
 from fogline.amqp.driver import AmqpConnection, connect
 from fogline.amqp.engine import Engine
@@ -15,11 +14,12 @@ from fogline.amqp.login import PLAIN, Login
 from fogline.amqp.outcome import UNAUTHORIZED, DeliveryState
 from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
-from fogline.command import CommandState
-from fogline.enrolment import PRODUCT
+from fogline.commands.command import CommandState
 from fogline.errors import Unreachable
-from fogline.event import Lane
-from fogline.gap import GAP_CONTENT_TYPE, decode_gap
+from fogline.events.event import Lane
+from fogline.events.gap import GAP_CONTENT_TYPE, decode_gap
+from fogline.gateway import hello
+from fogline.gateway.enrolment import PRODUCT
 from fogline.message import Message
 from fogline_cloud.authority.certificates import Role
 from fogline_cloud.cli.administration.audit import _records as audit_records

@@ -7,8 +7,8 @@ import shutil
 import msgspec
 import pytest
 
-from fogline.event import Lane
-from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
+from fogline.events.event import Lane
+from fogline.gateway.ledger import STATEMENT_CONTENT_TYPE, decode_statement
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.records import position_of
 from fogline_cloud.ledger.balance import judge

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from e2e.command_line import fogline
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.shard.recovery import read_commands

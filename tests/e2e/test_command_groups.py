@@ -9,7 +9,7 @@ import pytest
 
 from e2e.device_registry import edited, known
 from fogline.amqp.outcome import ACCEPTED
-from fogline.command import Reply
+from fogline.commands.command import Reply
 from fogline_cloud.commands.client import Operator
 from fogline_cloud.commands.command_group import GroupCommand, GroupFile, GroupRun
 from fogline_lab.amqp import within

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 from e2e.command_line import fogline
-from fogline.command import Reply
+from fogline.commands.command import Reply
 from fogline_lab.device.command_device import CommandDevice
 from fogline_lab.line.line import commandable
 

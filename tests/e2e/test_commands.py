@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
+from fogline.commands.signature import make_key, read_keys
 from fogline.errors import Unreachable
-from fogline.event import Lane
-from fogline.signature import make_key, read_keys
+from fogline.events.event import Lane
 from fogline_cloud.bridge.commands.operators import REGISTRY_S
 from fogline_cloud.bridge.peers.peer import GatewayPeer
 from fogline_cloud.commands.client import Ask, Operator

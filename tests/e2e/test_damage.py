@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from fogline.codec import decode_event
-from fogline.event import Lane
-from fogline.gap import GAP_CONTENT_TYPE, decode_gap
+from fogline.events.codec import decode_event
+from fogline.events.event import Lane
+from fogline.events.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline_cloud.kafka.records import is_replayed
 from fogline_edge.outbox.file.pages import PAGE_BYTES as PAGE
 from fogline_edge.outbox.outbox import Outbox

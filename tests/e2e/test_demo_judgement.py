@@ -31,8 +31,8 @@ from demo.plan import ROUND, by_kind, enough, next_victim
 from demo.report import DemoReport
 from demo.snapshot import Meter
 from e2e.demo_verdict import LAMP, verdict
-from fogline.command import CommandState, check_name
-from fogline.event import Event, Lane, TimeQuality
+from fogline.commands.command import CommandState, check_name
+from fogline.events.event import Event, Lane, TimeQuality
 from fogline_cloud.flows.parsers import installed, parser_name
 from fogline_edge.adapters.coap.paths import Paths
 from fogline_edge.adapters.coap.wire import media_type

@@ -11,8 +11,8 @@ from e2e.device_registry import edited, known, registry
 from e2e.lamp import Lamp
 from fogline.address import shard_of
 from fogline.amqp.outcome import ACCEPTED, INVALID_FIELD, NOT_FOUND
-from fogline.command import CommandState, Reply
-from fogline.signature import TrustedKeys
+from fogline.commands.command import CommandState, Reply
+from fogline.commands.signature import TrustedKeys
 from fogline_cloud.devices.device_facts import all_facts_of
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox.outbox import Outbox

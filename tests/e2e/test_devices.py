@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from e2e.device_registry import SWITCH, edited, known, registry
 from fogline.address import shard_of
 from fogline.amqp.outcome import ACCEPTED, NOT_FOUND
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline_cloud.audit.record import decode_audit
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.kafka.clients import KafkaClients

@@ -16,8 +16,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec.structs import replace
 
 from e2e.enrolling import enrolled, serial, token_of
-from fogline.enrolment import MAX_REQUEST_BYTES, REQUEST_TYPE, decode_token
 from fogline.errors import FoglineError, Misconfigured, Poison, Unreachable
+from fogline.gateway.enrolment import MAX_REQUEST_BYTES, REQUEST_TYPE, decode_token
 from fogline.message import Message
 from fogline_cloud.authority.ca_folder import LIST, CaFolder
 from fogline_cloud.authority.certificates import Role, Subject, make_key, now_utc, pem

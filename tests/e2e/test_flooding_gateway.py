@@ -6,12 +6,13 @@ from itertools import count
 import pytest
 from msgspec.structs import replace
 
-from fogline import address, hello
+from fogline import address
 from fogline.address import shard_of
 from fogline.amqp.driver import connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.outcome import DeliveryState
 from fogline.amqp.scheduler import Share
+from fogline.gateway import hello
 from fogline_lab.amqp import End, within
 from fogline_lab.events import make_batch
 from fogline_lab.line.line import serving

@@ -10,7 +10,7 @@ from fogline.amqp.login import PLAIN, Login
 from fogline.amqp.outcome import ACCEPTED
 from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline.message import Message
 from fogline_cloud.authority.certificates import Role
 from fogline_cloud.bridge.peers import forwarding

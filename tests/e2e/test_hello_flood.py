@@ -4,10 +4,11 @@ import uuid
 
 import pytest
 
-from fogline import address, hello
+from fogline import address
 from fogline.amqp.driver import connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.scheduler import Share
+from fogline.gateway import hello
 from fogline.message import Message
 from fogline_cloud.bridge.gateways.gateways import MAX_UNSETTLED_WELCOMES
 from fogline_lab.amqp import End, within

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from e2e.guarded import guarded
 from e2e.http_api import COMMANDS, SWITCH, basic, served
 from fogline.errors import Misconfigured
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_cloud.api import http_server
 from fogline_cloud.api.api import Api
 from fogline_cloud.settings import ApiSettings, ApiTlsSettings

@@ -10,7 +10,7 @@ import pytest
 from e2e.http_api import COMMANDS, SWITCH, api, served
 from fogline.address import DeviceAddress
 from fogline.amqp.security import ClientSecurity
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline_cloud.api.command_routes import MAX_PAGE_BYTES
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.devices.client import edit_device

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from e2e.http_device import http_device
-from fogline.command import CommandState
-from fogline.event import Lane
+from fogline.commands.command import CommandState
+from fogline.events.event import Lane
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_edge.operate.status import read_events, read_status
 from fogline_lab.amqp import within

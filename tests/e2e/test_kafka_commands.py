@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from msgspec.structs import replace
 
 from e2e.device_registry import edited, known
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_cloud.bridge.commands import operators
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import CloudSettings

@@ -9,8 +9,8 @@ from contextlib import closing
 import pytest
 
 from fogline.amqp.backoff import Backoff
-from fogline.event import Lane
-from fogline.gap import GAP_CONTENT_TYPE, decode_gap
+from fogline.events.event import Lane
+from fogline.events.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline_cloud.bridge.gateways.connected_gateways import ConnectedGateways
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.records import position_of

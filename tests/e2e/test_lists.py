@@ -17,7 +17,7 @@ from fogline.amqp.engine import Engine
 from fogline.amqp.login import PLAIN, Login
 from fogline.amqp.outcome import ACCEPTED, INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_LIMIT
 from fogline.amqp.security import ClientSecurity
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline.errors import Misconfigured, Poison, SlowDown, Unreachable
 from fogline_cloud import bridge_exchange, listing_client
 from fogline_cloud.bridge.commands import list_sender, lists

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from fogline.address import shard_of
-from fogline.command import CommandState
-from fogline.event import CommandOutcome, Lane
-from fogline.gap import GAP_CONTENT_TYPE
+from fogline.commands.command import CommandState
+from fogline.events.event import CommandOutcome, Lane
+from fogline.events.gap import GAP_CONTENT_TYPE
 from fogline_cloud.audit.record import decode_audit
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.kafka import topics

@@ -2,8 +2,8 @@
 
 import pytest
 
+from fogline.commands.signature import TrustedKeys
 from fogline.process.monitoring.metrics import METRICS, Sample, samples_of
-from fogline.signature import TrustedKeys
 from fogline_cloud.bridge.bridge import Bridge
 from fogline_cloud.settings import BridgeSettings, CloudSettings
 from fogline_cloud.shard.owned_shard import ShardCounters

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from e2e.device_registry import edited, known
 from e2e.listing import write
 from fogline.amqp.outcome import ACCEPTED
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline_cloud.authority.ca_folder import ROOT
 from fogline_cloud.cli.main import build_parser
 from fogline_lab.amqp import within

@@ -20,8 +20,8 @@ from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
 from e2e.canaries import Canaries, ProcessWatch
-from fogline.enrolment import decode_token
-from fogline.signature import make_key
+from fogline.commands.signature import make_key
+from fogline.gateway.enrolment import decode_token
 from fogline_cloud.cli import main as cloud
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_edge import cli as edge

@@ -12,7 +12,7 @@ sys.path.append(str(Path(__file__).parents[2] / "deploy"))
 from demo.judgement import RunEvidence, judge, judge_commands
 from demo.operator_commands import CommandRow, SentCommand
 from demo.payload import Device, DeviceKind
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline_lab.tcp_line import HALF_OPEN
 from soak.breaker import AppliedFault
 from soak.command_judgement import count_commands, disturbances

@@ -9,13 +9,13 @@ from functools import partial
 
 import pytest
 
-from fogline import hello
 from fogline.amqp.backoff import Backoff
 from fogline.amqp.driver import AmqpConnection, connect, listen
 from fogline.amqp.engine import Engine
 from fogline.amqp.login import EXTERNAL, PLAIN, Login
 from fogline.amqp.security import ClientSecurity, ServerSecurity
 from fogline.errors import Unreachable
+from fogline.gateway import hello
 from fogline.process.files.tls_files import TlsSettings, client_context, server_context
 from fogline_cloud.authority.ca_folder import CaFolder
 from fogline_cloud.authority.certificates import Role, now_utc

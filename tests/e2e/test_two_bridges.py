@@ -4,7 +4,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from fogline.address import shard_of
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline_cloud.commands import routes
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_edge.outbox.outbox import Outbox

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fogline.command import Deadline
+from fogline.commands.command import Deadline
 from fogline.errors import Misconfigured
 from fogline_edge.adapters.mqtt.protocol.packets import Publish
 from fogline_edge.adapters.mqtt.session.inflight import DeliveryPhase, InflightCommand

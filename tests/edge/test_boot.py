@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from fogline.event import TimeQuality
+from fogline.events.event import TimeQuality
 from fogline.process import kernel_clock
 from fogline_edge.machine import boot
 from fogline_lab.clock import RIGHT_NS, SECOND_NS, YEAR_NS

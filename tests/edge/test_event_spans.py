@@ -2,8 +2,8 @@
 
 import pytest
 
-from fogline.codec import encode_event
-from fogline.event import Receipt, TimeQuality
+from fogline.events.codec import encode_event
+from fogline.events.event import Receipt, TimeQuality
 from fogline.tracing.spans import SpanKind
 from fogline_edge.event_spans import forward_spans, store_spans
 from fogline_edge.outbox.outbox import Outbox

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fogline.gateway_statistics import MachineNumbers
+from fogline.gateway.gateway_statistics import MachineNumbers
 from fogline_edge.machine.health import read_machine
 
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from fogline.event import rfc3339
+from fogline.events.event import rfc3339
 from fogline_edge.machine.process_end import STOPPED_TEXT, EndCause
 from fogline_edge.machine.run_record import FILE, KEPT_ENDS, NOTE, ClockJump, RunRecord, lines_of_run, read_run
 from fogline_lab.clock import RIGHT_NS, FakeClock

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fogline.event import rfc3339
+from fogline.events.event import rfc3339
 from fogline_edge.machine.run_record import RunRecord, read_run
 from fogline_edge.machine.watchman import MemoryExceeded, Watchman, own_memory_bytes
 from fogline_lab.clock import RIGHT_NS, SECOND_NS, YEAR_NS, FakeClock

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from flows.tenant_flow import SHARDS, Flow
-from fogline.event import Event, Lane, TimeQuality
+from fogline.events.event import Event, Lane, TimeQuality
 from fogline_cloud.flows import parsers
 from fogline_cloud.flows.driver.session import spark_session
 from fogline_cloud.settings import CloudSettings, FlowSettings

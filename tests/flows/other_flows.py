@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from flows.tenant_flow import Flow
-from fogline.event import Lane
+from fogline.events.event import Lane
 
 OTHERS = [lane for lane in Lane if lane is not Lane.ALARM]
 

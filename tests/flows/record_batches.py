@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.flows.tables.batch import MicroBatch
 from fogline_cloud.kafka import records
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.flows import job
 from fogline_cloud.flows.driver.commit import Progress
 from fogline_cloud.flows.driver.metrics import FlowMetrics

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fogline.bridge_notice import notice_event
 from fogline.dead_letter import DEAD_CONTENT_TYPE, DeadLetter
-from fogline.event import Event, Lane, parse_rfc3339
-from fogline.gap import Gap, GapReason, encode_gap, gap_event
-from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
+from fogline.events.bridge_notice import notice_event
+from fogline.events.event import Event, Lane, parse_rfc3339
+from fogline.events.gap import Gap, GapReason, encode_gap, gap_event
+from fogline.gateway.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
 from fogline_cloud.flows.sandbox.parser_runner import ParseResult
 from fogline_cloud.flows.tables.schema import EventOutcome
 from fogline_cloud.flows.worker.classify import EventRow, Raw, decide

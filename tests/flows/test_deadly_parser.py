@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from flows.tenant_flow import Flow
-from fogline.event import Event
+from fogline.events.event import Event
 
 MakeEvent = Callable[..., Event]
 BAD = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.flows.tables.files import FileWriter, TableFolder, missing_probes, read_rows, statistics, write_probes
 from fogline_cloud.flows.tables.schema import DECIDED, STORED
 from fogline_cloud.flows.worker import derive

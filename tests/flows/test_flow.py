@@ -13,9 +13,9 @@ from flows.crashes import crash_at
 from flows.tenant_flow import Flow, canonical_readings
 from fogline.dead_letter import DEAD_CONTENT_TYPE, DeadLetter
 from fogline.errors import Misconfigured
-from fogline.event import Event, Lane
-from fogline.gap import Gap, GapReason, gap_event
-from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
+from fogline.events.event import Event, Lane
+from fogline.events.gap import Gap, GapReason, gap_event
+from fogline.gateway.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
 from fogline_cloud.flows.driver import parsed_sink
 from fogline_cloud.flows.driver.query import Query
 from fogline_cloud.flows.tables import schema

@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka import Producer
 
 from flows.tenant_flow import Flow
-from fogline.gap import GAP_CONTENT_TYPE
-from fogline.ledger import STATEMENT_CONTENT_TYPE
+from fogline.events.gap import GAP_CONTENT_TYPE
+from fogline.gateway.ledger import STATEMENT_CONTENT_TYPE
 from fogline_cloud.kafka import records, topics
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.ledger.balance import judge

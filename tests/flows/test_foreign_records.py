@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fogline.dead_letter import DEAD_CONTENT_TYPE
-from fogline.gap import GAP_CONTENT_TYPE
-from fogline.ledger import STATEMENT_CONTENT_TYPE
+from fogline.events.gap import GAP_CONTENT_TYPE
+from fogline.gateway.ledger import STATEMENT_CONTENT_TYPE
 from fogline_cloud.flows.driver.commit import suspected_span
 from fogline_cloud.flows.tables.batch import MicroBatch
 from fogline_cloud.flows.tables.files import FileWriter, TableFolder, span_of, statistics

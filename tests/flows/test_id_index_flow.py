@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from flows.crashes import crash_at
 from flows.tenant_flow import Flow
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.flows.tables.id_keys import IdIndex
 from fogline_cloud.maintenance import key_files
 from fogline_cloud.maintenance.maintain import maintain

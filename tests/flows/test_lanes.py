@@ -9,7 +9,7 @@ import pytest
 from flows.other_flows import OTHERS, alarm, flow_of
 from flows.tenant_flow import Flow
 from fogline.errors import Misconfigured
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_cloud.kafka import topics
 
 LIMIT_S = 120.0

@@ -1,6 +1,6 @@
 from collections.abc import Callable
 
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.flows.sandbox.overruns import LEAST_SHARE, OVERRUNS_OF_DEVICE, OVERRUNS_OF_TYPE, OverrunBudget
 
 MakeEvent = Callable[..., Event]

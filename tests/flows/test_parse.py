@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from flows.record_batches import BATCH, batch_of, of_events
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.flows.tables.schema import STORED
 from fogline_cloud.flows.worker.parse import Plan, parse
 from fogline_cloud.kafka import records

@@ -7,7 +7,7 @@ import pytest
 
 from flows.record_batches import BATCH, of_events
 from fogline.errors import Misconfigured
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.flows.worker.parse import Plan, parse
 from fogline_cloud.flows.worker.parser_choice import checked_rules, chooser
 from fogline_cloud.settings import ParserRuleSettings, load

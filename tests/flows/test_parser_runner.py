@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fogline.errors import Poison
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.flows.parsers import MAX_READINGS, Leftover, Parser, Reading, Retry, Skip
 from fogline_cloud.flows.sandbox.overruns import OVERRUNS_OF_DEVICE, OVERRUNS_OF_TYPE
 from fogline_cloud.flows.sandbox.parser_runner import MAX_DETAIL_CHARS, TRIES, ParseResult, ParserRunner, checked

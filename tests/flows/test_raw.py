@@ -17,7 +17,7 @@ from flows.other_flows import other_flow
 from flows.tenant_flow import Flow
 from flows.topic_changes import create_again
 from fogline.errors import Misconfigured
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_cloud.flows import job
 from fogline_cloud.flows.driver import commit, query, raw_sink
 from fogline_cloud.flows.tables import delta_log, schema

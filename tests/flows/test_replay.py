@@ -16,7 +16,7 @@ from flows.crashes import crash_at
 from flows.replays import DEAD, past, redrive, values, with_flow
 from flows.tenant_flow import Flow, canonical_readings
 from fogline.errors import Misconfigured
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.cli.main import main
 from fogline_cloud.flows.driver import session
 from fogline_cloud.flows.driver.plan import plan_of

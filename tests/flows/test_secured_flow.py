@@ -15,7 +15,7 @@ from proton.utils import BlockingConnection
 from pyspark.sql import SparkSession
 
 from flows.tenant_flow import Flow
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline_cloud.cli.main import main
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.flows.driver.source import raw_stream, starting_offsets

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from flows.tenant_flow import Flow
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.flows.replay.slow_lane import AGES, SlowLane, due
 
 NOW = datetime(2026, 11, 8, 12, 0, tzinfo=UTC)

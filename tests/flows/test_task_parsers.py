@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.flows.parsers import Parser, Reading
 from fogline_cloud.flows.sandbox.task_parsers import TaskParsers
 from fogline_cloud.flows.sandbox.time_limit import TimeLimit

@@ -13,7 +13,7 @@ from flows.replays import past, redrive, values, with_flow
 from flows.tenant_flow import Flow
 from flows.topic_changes import delete_before
 from fogline.errors import Misconfigured
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_cloud.flows import job
 from fogline_cloud.flows.driver import raw_sink
 from fogline_cloud.flows.driver.raw_sink import RawSink

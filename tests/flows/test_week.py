@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable
 
 from flows.tenant_flow import Flow
-from fogline.event import Event, Lane
+from fogline.events.event import Event, Lane
 
 MINUTES = 7 * 24 * 60
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

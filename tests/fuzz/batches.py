@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import zstandard
 
-from fogline import hello
 from fogline.amqp import wire
-from fogline.codec import (
+from fogline.dead_letter import DeadLetter, decode_dead_letter
+from fogline.events.codec import (
     BATCH_CONTENT_TYPE,
     BATCH_ENCODING,
     Batch,
@@ -21,10 +21,10 @@ from fogline.codec import (
     decode_range,
     read_batch,
 )
-from fogline.dead_letter import DeadLetter, decode_dead_letter
-from fogline.event import Lane
-from fogline.gap import GAP_CONTENT_TYPE, Gap, GapReason, Lost, above, decode_gap, encode_gap, gap_event
-from fogline.ledger import Counts, Statement, decode_statement
+from fogline.events.event import Lane
+from fogline.events.gap import GAP_CONTENT_TYPE, Gap, GapReason, Lost, above, decode_gap, encode_gap, gap_event
+from fogline.gateway import hello
+from fogline.gateway.ledger import Counts, Statement, decode_statement
 from fogline.message import Message
 from fogline_cloud.commands.record import apply_reply
 from fogline_cloud.kafka.records import record_of_object

@@ -4,14 +4,14 @@ from typing import Any
 
 import msgspec
 
-from fogline import hello
 from fogline.address import parse_address
 from fogline.amqp import wire
 from fogline.amqp.backoff import Backoff
-from fogline.codec import Beacon
-from fogline.command import Command, Deadline, decode_command, digest, encode_command, signed_bytes
-from fogline.event import Lane
-from fogline.gateway_statistics import GatewayStatistics, decode_statistics
+from fogline.commands.command import Command, Deadline, decode_command, digest, encode_command, signed_bytes
+from fogline.events.codec import Beacon
+from fogline.events.event import Lane
+from fogline.gateway import hello
+from fogline.gateway.gateway_statistics import GatewayStatistics, decode_statistics
 from fogline.message import Message
 from fogline_cloud.access.principal import Principal, PrincipalKind
 from fogline_cloud.bridge.consumers.client_events import event_of

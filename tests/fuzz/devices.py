@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fogline import advertisement
-from fogline.codec import encode_event
+from fogline.events.codec import encode_event
 from fogline_edge.adapters.coap import wire
 from fogline_edge.adapters.coap.paths import Paths
 from fogline_edge.adapters.coap.requests import read_request, seconds, status

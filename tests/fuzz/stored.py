@@ -8,10 +8,10 @@ import msgspec
 import pyarrow as pa
 
 from fogline.amqp import wire
-from fogline.command import CommandState
-from fogline.event import Lane
-from fogline.gap import GAP_CONTENT_TYPE, Gap, GapReason, encode_gap
-from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
+from fogline.commands.command import CommandState
+from fogline.events.event import Lane
+from fogline.events.gap import GAP_CONTENT_TYPE, Gap, GapReason, encode_gap
+from fogline.gateway.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
 from fogline_cloud.audit.chain import AuditLink, ChainCheck, append, follow
 from fogline_cloud.audit.record import AuditRecord, decode_audit, encode_audit
 from fogline_cloud.bridge.commands.replies import reply_message
@@ -187,7 +187,7 @@ def _answered(record: CommandRecord) -> None:
 
 def _replied(document: bytes) -> CommandRecord | None:
     """A gateway's reply to a command that is known, as it goes on to the operator."""
-    from fogline.codec import decode_event
+    from fogline.events.codec import decode_event
 
     asked = msgspec.structs.replace(COMMAND, state=CommandState.DISPATCHED, reply_delivered=False, provisional=False)
     return apply_reply(decode_event(document), asked, 1)

@@ -1,7 +1,7 @@
 """Statistics that a gateway reports."""
 
-from fogline.event import Lane
-from fogline.gateway_statistics import (
+from fogline.events.event import Lane
+from fogline.gateway.gateway_statistics import (
     CommandNumbers,
     GatewayStatistics,
     LaneBacklog,

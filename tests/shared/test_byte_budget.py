@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from fogline.byte_budget import ByteBudget
+from fogline.transport.byte_budget import ByteBudget
 
 BUDGET = 1000
 

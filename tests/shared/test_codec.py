@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fogline.amqp import wire
-from fogline.codec import (
+from fogline.documents.json_payload import MAX_JSON_DEPTH, is_bare_json
+from fogline.errors import Poison
+from fogline.events.codec import (
     MAX_BODY_BYTES,
     Range,
     Replay,
@@ -22,10 +24,8 @@ from fogline.codec import (
     encode_batch,
     encode_event,
 )
-from fogline.errors import Poison
-from fogline.event import Lane, parse_rfc3339, rfc3339
-from fogline.gap import GAP_CONTENT_TYPE, Gap, GapReason, above, decode_gap, encode_gap, gap_event
-from fogline.json_payload import MAX_JSON_DEPTH, is_bare_json
+from fogline.events.event import Lane, parse_rfc3339, rfc3339
+from fogline.events.gap import GAP_CONTENT_TYPE, Gap, GapReason, above, decode_gap, encode_gap, gap_event
 from fogline.message import Message
 from fogline_edge.outbox.writer.event_template import fill_template, template_of
 from fogline_lab.events import BEACON, STREAM, make_batch, make_event

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fogline.amqp import wire
-from fogline.codec import Beacon
-from fogline.command import (
+from fogline.commands.command import (
     MAX_COMMAND_BYTES,
     CommandState,
     Deadline,
@@ -19,9 +18,10 @@ from fogline.command import (
     is_command,
     may_become,
 )
+from fogline.commands.signature import Signer, TrustedKeys, make_key, read_keys, read_signer
 from fogline.errors import Misconfigured, Poison
+from fogline.events.codec import Beacon
 from fogline.message import Message, pack_id, unpack_id
-from fogline.signature import Signer, TrustedKeys, make_key, read_keys, read_signer
 from fogline_lab.commands import make_command
 
 PROPERTIES = encode_command(make_command()).properties

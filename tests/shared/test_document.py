@@ -4,9 +4,9 @@ import pytest
 
 from fogline.dead_letter import decode_dead_letter
 from fogline.errors import Poison
-from fogline.gap import decode_gap
-from fogline.hello import decode_hello, decode_welcome
-from fogline.ledger import decode_statement
+from fogline.events.gap import decode_gap
+from fogline.gateway.hello import decode_hello, decode_welcome
+from fogline.gateway.ledger import decode_statement
 
 DEEP = b"[" * 2000 + b"]" * 2000
 UNREADABLE = {

@@ -5,9 +5,9 @@ import ast
 import msgspec
 import pytest
 
-from fogline.document_error import TOML, did_you_mean, explained
+from fogline.documents.document_error import TOML, did_you_mean, explained
+from fogline.documents.json_document import read_document
 from fogline.errors import Misconfigured, Poison
-from fogline.json_document import read_document
 from fogline.process.files.settings_file import convert_settings
 from fogline_cloud.access.access_file import AccessFile
 from fogline_cloud.api.problems import Problem
@@ -103,4 +103,4 @@ def test_no_error_of_the_decoder_reaches_a_user_in_its_own_words():
             printed = {ast.unparse(each.value) for each in ast.walk(node) if isinstance(each, ast.FormattedValue)}
             if printed & {node.name, f"str({node.name})"}:
                 found.append(f"{file.path}:{node.lineno}")
-    assert not found, "call fogline.document_error.explained:\n" + "\n".join(found)
+    assert not found, "call fogline.documents.document_error.explained:\n" + "\n".join(found)

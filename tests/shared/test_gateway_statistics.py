@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from fogline.errors import Poison
-from fogline.gateway_statistics import (
+from fogline.gateway.gateway_statistics import (
     MAX_STATISTICS_BYTES,
     MachineNumbers,
     decode_statistics,

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from fogline.codec import decode_beacon
 from fogline.errors import Poison
-from fogline.event import Lane
-from fogline.hello import (
+from fogline.events.codec import decode_beacon
+from fogline.events.event import Lane
+from fogline.gateway.hello import (
     CLOCKS_DIFFER_MS,
     KNOWN_MS,
     Hello,

@@ -5,7 +5,7 @@ import base64
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fogline.identity import _base32, digest, semantic_id
+from fogline.events.identity import _base32, digest, semantic_id
 
 TEXT = st.text(max_size=20)
 FIELDS = st.tuples(TEXT, TEXT, TEXT, st.lists(st.binary(max_size=12), max_size=4))

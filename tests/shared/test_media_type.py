@@ -2,8 +2,8 @@
 
 import pytest
 
+from fogline.documents.media_type import check_media_type
 from fogline.errors import Poison
-from fogline.media_type import check_media_type
 
 GOOD = [
     "text/plain",

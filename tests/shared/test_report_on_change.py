@@ -2,7 +2,7 @@
 
 import pytest
 
-from fogline.report_on_change import Reported, ReportPolicy, is_news
+from fogline.events.report_on_change import Reported, ReportPolicy, is_news
 
 SAID = Reported(b"21.5", 10_000)
 AT_MOST_ONCE_A_SECOND = ReportPolicy(min_interval_s=1.0)

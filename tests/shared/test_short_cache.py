@@ -4,8 +4,8 @@ import tracemalloc
 
 import pytest
 
-from fogline.codec import _check_time
-from fogline.json_payload import is_json_type
+from fogline.documents.json_payload import is_json_type
+from fogline.events.codec import _check_time
 from fogline.short_cache import MAX_CHARS, cache_short
 from fogline_cloud.flows.parsers import essence
 from fogline_cloud.flows.worker.classify import _microseconds

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from fogline.amqp import wire
-from fogline.command import Command, Deadline, decode_command, encode_command
-from fogline.signature import make_key, read_keys, read_signer
+from fogline.commands.command import Command, Deadline, decode_command, encode_command
+from fogline.commands.signature import make_key, read_keys, read_signer
 from fogline_lab.commands import make_command
 
 PRIVATE, PUBLIC = make_key()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
-from fogline.command import Reply
+from fogline.commands.command import Reply
 from fogline.message import pack_id
 from fogline_cloud.commands.record import CommandRecord, ended
 from fogline_cloud.commands.succession import may_replace

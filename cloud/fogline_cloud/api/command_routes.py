@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fogline.address import CommandAddress, CommandResponse, is_identifier, shown
-from fogline.command import CommandState
-from fogline.event import rfc3339
+from fogline.commands.command import CommandState
+from fogline.events.event import rfc3339
 from fogline.message import Message, pack_id
 from fogline.process.kernel_clock import wall_clock_ms
 from fogline_cloud.api import requests

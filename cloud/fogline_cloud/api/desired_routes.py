@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fogline.address import DeviceAddress, shown
-from fogline.event import rfc3339
+from fogline.events.event import rfc3339
 from fogline.message import Message, Property, pack_id
 from fogline_cloud.access.policy import Action
 from fogline_cloud.access.principal import Principal

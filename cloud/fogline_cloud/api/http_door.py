@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from fogline.process.log_throttle import LogThrottle
-from fogline.unnamed_sockets import UnnamedSockets
+from fogline.transport.unnamed_sockets import UnnamedSockets
 
 HANDSHAKE_S: Final = 10.0
 ACCEPT_S: Final = 1.0

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fogline.http_framing import MAX_HEAD_BYTES, head_bytes, is_host, must_close
+from fogline.transport.http_framing import MAX_HEAD_BYTES, head_bytes, is_host, must_close
 from fogline_cloud.api.problems import PROBLEM_JSON, Problem
 
 _SCHEMES = ("http://", "https://")

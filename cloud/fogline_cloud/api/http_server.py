@@ -14,12 +14,12 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from fogline.byte_budget import ByteBudget
 from fogline.errors import Misconfigured
-from fogline.http_framing import MAX_HEAD_BYTES, without_blank_lines
 from fogline.process.files.tls_files import ReadAgain, server_context
 from fogline.process.log_throttle import LogThrottle
-from fogline.unnamed_sockets import UnnamedSockets
+from fogline.transport.byte_budget import ByteBudget
+from fogline.transport.http_framing import MAX_HEAD_BYTES, without_blank_lines
+from fogline.transport.unnamed_sockets import UnnamedSockets
 from fogline_cloud.api.http_door import HttpDoor
 from fogline_cloud.settings import ApiTlsSettings
 

@@ -11,9 +11,9 @@ from fogline.address import is_identifier, shown
 from fogline.amqp.login import PLAIN, Login
 from fogline.amqp.security import ClientSecurity
 from fogline.errors import Poison, SlowDown, Unreachable
-from fogline.http_login import CHALLENGE, basic_credentials
 from fogline.message import Message
 from fogline.process.login_turns import LoginTurns
+from fogline.transport.http_login import CHALLENGE, basic_credentials
 from fogline_cloud.access.principal import ASSERTED, Principal, PrincipalKind
 from fogline_cloud.api.problems import Problem, not_at_present
 from fogline_cloud.api.user_session import UserSession, WrongPassword

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fogline.address import MAX_NAME_BYTES
-from fogline.command import MAX_COMMAND_BYTES, MAX_NAME, NAME_PATTERN, CommandState
+from fogline.commands.command import MAX_COMMAND_BYTES, MAX_NAME, NAME_PATTERN, CommandState
 from fogline_cloud.api.requests import MAX_KEY_CHARS, MAX_TYPE_CHARS, MIN_TTL_S
 from fogline_cloud.devices.desired import DEFAULT_COMMAND
 from fogline_cloud.devices.device_filter import MAX_TERMS

@@ -7,11 +7,11 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
-from fogline import media_type
 from fogline.address import addressed_device, shown
-from fogline.document_error import did_you_mean, explained
+from fogline.documents import media_type
+from fogline.documents.document_error import did_you_mean, explained
 from fogline.errors import Poison
-from fogline.event import parse_rfc3339
+from fogline.events.event import parse_rfc3339
 from fogline_cloud.api.problems import Problem, not_at_present, of_poison
 
 MAX_COMMAND_BYTES = 512 * 1024

@@ -5,8 +5,8 @@ import asyncio
 from fogline.address import CommandAddress
 from fogline.amqp.outcome import DeliveryState, Outcome
 from fogline.amqp.wire import encode
-from fogline.codec import MAX_MESSAGE_BYTES
 from fogline.errors import Unreachable
+from fogline.events.codec import MAX_MESSAGE_BYTES
 from fogline.message import Message
 from fogline_cloud.api.problems import Problem, not_at_present
 from fogline_cloud.api.user_session import UserSession

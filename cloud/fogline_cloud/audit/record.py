@@ -5,7 +5,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from fogline.json_document import read_document
+from fogline.documents.json_document import read_document
 
 LAST_MS: Final = 253_402_300_799_999
 """The end of the year 9999."""

@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from fogline.document_error import explained
+from fogline.documents.document_error import explained
 from fogline.errors import Misconfigured
 from fogline.process.files.tls_files import check_private
 from fogline_cloud.authority.append_log import append_line, read_lines

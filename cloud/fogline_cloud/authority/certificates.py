@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fogline.certificate_names import DEVICE_ROLE, authority_name
 from fogline.errors import Misconfigured
+from fogline.transport.certificate_names import DEVICE_ROLE, authority_name
 
 ROOT_DAYS: Final = 3650
 EARLY: Final = timedelta(minutes=5)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from fogline.document_error import explained
-from fogline.enrolment import EnrolmentToken
+from fogline.documents.document_error import explained
 from fogline.errors import Misconfigured
+from fogline.gateway.enrolment import EnrolmentToken
 from fogline_cloud.authority.append_log import append_line, read_lines
 
 LOG = "tokens.jsonl"

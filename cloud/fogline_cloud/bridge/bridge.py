@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from fogline.commands.signature import Signer, read_signer
 from fogline.errors import Misconfigured
 from fogline.process.files.settings_file import require_loopback, split_endpoint
 from fogline.process.files.tls_files import ReadAgain
@@ -14,7 +15,6 @@ from fogline.process.loop_calls import call_soon
 from fogline.process.monitoring.metrics_server import MetricsServer
 from fogline.process.monitoring.statistics import answer_sigusr1
 from fogline.process.service_manager import watched
-from fogline.signature import Signer, read_signer
 from fogline.tracing.activation import tracing
 from fogline.tracing.spans import ExportSpans
 from fogline_cloud.access.access_file import Permissions, loosened, read_permissions

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline.process.monitoring.metrics import Sample, samples_of
 from fogline.process.monitoring.statistics import read_process
 from fogline.tracing.activation import read_tracing

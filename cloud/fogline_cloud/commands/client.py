@@ -24,7 +24,7 @@ from fogline.amqp.outcome import ACCEPTED, RELEASED, RESOURCE_LIMIT, UNAUTHORIZE
 from fogline.amqp.refusal import refusal_in
 from fogline.amqp.security import ClientSecurity
 from fogline.amqp.wire import decode
-from fogline.command import EXPIRED, CommandState, Status
+from fogline.commands.command import EXPIRED, CommandState, Status
 from fogline.connection_clock import monotonic_ms
 from fogline.errors import Misconfigured, NotSent, Poison, Unreachable
 from fogline.message import Message

@@ -17,8 +17,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from fogline.command import REMEMBER_COMMANDS_S, CommandState
-from fogline.document_error import explained
+from fogline.commands.command import REMEMBER_COMMANDS_S, CommandState
+from fogline.documents.document_error import explained
 from fogline.errors import Misconfigured, Unreachable
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.commands.verdict import CommandVerdict

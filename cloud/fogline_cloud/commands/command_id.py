@@ -7,7 +7,7 @@ import hmac
 import secrets
 from dataclasses import dataclass, field
 
-from fogline.command import framed
+from fogline.commands.command import framed
 
 KEY_BYTES = 32
 _NAME_DIGITS = 24

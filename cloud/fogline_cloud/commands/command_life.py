@@ -21,7 +21,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, RELEASED, RESOURCE_LIMIT, DeliveryState, Outcome, rejected
-from fogline.command import CONFLICT, EXPIRED, REMEMBER_COMMANDS_S, CommandState, Reply, Status
+from fogline.commands.command import CONFLICT, EXPIRED, REMEMBER_COMMANDS_S, CommandState, Reply, Status
 from fogline_cloud.commands.record import CommandRecord, ended, why_cancelled
 from fogline_cloud.commands.succession import as_cancelled, is_outdated, may_replace
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from fogline.command import CommandState
-from fogline.event import Event, Lane, TimeQuality, rfc3339
-from fogline.identity import semantic_id
+from fogline.commands.command import CommandState
+from fogline.events.event import Event, Lane, TimeQuality, rfc3339
+from fogline.events.identity import semantic_id
 from fogline.message import unpack_id
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.kafka.records import Headers

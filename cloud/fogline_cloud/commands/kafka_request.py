@@ -7,7 +7,7 @@ Kafka and its time, so each copy of a record is the same command.
 from collections.abc import Mapping
 
 from fogline.address import CommandAddress, CommandResponse, shown
-from fogline.command import check_name
+from fogline.commands.command import check_name
 from fogline.errors import Poison
 from fogline.message import Message
 from fogline_cloud.access.principal import KAFKA, Principal, PrincipalKind

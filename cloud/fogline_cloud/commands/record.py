@@ -5,11 +5,11 @@ import base64
 import msgspec
 
 from fogline.address import check_identifier, shown
-from fogline.cancel import CancelRequest
-from fogline.command import MAX_COMMAND_BYTES, MAX_TEXT, Command, CommandState, Deadline, Reply, Status, check_name
-from fogline.document_error import explained
+from fogline.commands.cancel import CancelRequest
+from fogline.commands.command import MAX_COMMAND_BYTES, MAX_TEXT, Command, CommandState, Deadline, Reply, Status, check_name
+from fogline.documents.document_error import explained
 from fogline.errors import Poison
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline.message import unpack_id
 from fogline_cloud.audit.record import AuditRecord
 

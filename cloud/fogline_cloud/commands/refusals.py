@@ -15,8 +15,8 @@ from fogline.amqp.outcome import (
     UNAUTHORIZED,
     Outcome,
 )
-from fogline.cancel import TOO_LATE
-from fogline.command import CONFLICT, EXPIRED, Status
+from fogline.commands.cancel import TOO_LATE
+from fogline.commands.command import CONFLICT, EXPIRED, Status
 
 NOT_CONNECTED = "the device is not connected"
 """Why a direct command was released."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from fogline.address import shown
-from fogline.command import MAX_COMMAND_BYTES
+from fogline.commands.command import MAX_COMMAND_BYTES
 from fogline.errors import Poison
-from fogline.event import Event
-from fogline.gap import GAP_CONTENT_TYPE, Gap, GapReason, gap_event
+from fogline.events.event import Event
+from fogline.events.gap import GAP_CONTENT_TYPE, Gap, GapReason, gap_event
 from fogline_cloud.audit.record import AuditRecord
 from fogline_cloud.commands.kafka_form import in_hono_form, response_headers
 from fogline_cloud.commands.record import CommandRecord, apply_reply

@@ -15,7 +15,7 @@ import uuid
 from msgspec.structs import replace
 
 from fogline.address import CommandAddress, CommandResponse, parse_address, shown
-from fogline.command import MAX_COMMAND_BYTES, CommandState, Deadline, check_name, digest
+from fogline.commands.command import MAX_COMMAND_BYTES, CommandState, Deadline, check_name, digest
 from fogline.errors import Poison
 from fogline.message import Message, pack_id
 from fogline_cloud.access.principal import ASSERTED, KAFKA, Principal

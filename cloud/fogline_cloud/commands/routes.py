@@ -12,7 +12,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from fogline.codec import Batch
+from fogline.events.codec import Batch
 from fogline.process.kernel_clock import wall_clock_ms
 from fogline.process.log_throttle import LogThrottle
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from fogline.command import CommandState, may_become
+from fogline.commands.command import CommandState, may_become
 from fogline_cloud.commands.record import CommandRecord, same_verdict, with_request
 
 MAX_NAME = 256

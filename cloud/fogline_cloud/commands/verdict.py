@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from fogline.amqp.outcome import DeliveryState, Outcome
-from fogline.cancel import TOO_LATE
-from fogline.command import CommandState, Status
+from fogline.commands.cancel import TOO_LATE
+from fogline.commands.command import CommandState, Status
 from fogline.message import Message
 from fogline_cloud.commands.refusals import status_of
 
@@ -13,8 +13,8 @@ from fogline_cloud.commands.refusals import status_of
 class CommandVerdict:
     """The end of a command. `state` is terminal, or ACCEPTED for a one-way command that the bridge has taken.
 
-    `status` is the device's own, or a `fogline.command.Status` if no device gave one. `data` and `content_type` are the
-    device's reply. `why` gives the reason in words if the command failed without the device. `provisional`: the gateway has
+    `status` is the device's own, or one of ours (`fogline.commands.command.Status`). `data` and `content_type` are the device's
+    reply. `why` gives the reason in words if the command failed without the device. `provisional`: the gateway has
     not reported a verdict in time, so the device may have run the command.
     """
 

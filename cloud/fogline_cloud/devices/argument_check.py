@@ -15,9 +15,9 @@ from referencing import Registry as SchemaRegistry
 
 from fogline.address import printable, shown
 from fogline.amqp.outcome import INVALID_FIELD, NOT_IMPLEMENTED, Outcome, rejected
+from fogline.documents.json_document import read_document
+from fogline.documents.json_payload import is_json_type
 from fogline.errors import Poison
-from fogline.json_document import read_document
-from fogline.json_payload import is_json_type
 from fogline_cloud.devices.device_table import DeviceEntry
 
 MAX_CHECKED_BYTES = 32 * 1024

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from fogline.command import MAX_NAME, CommandState, check_name
+from fogline.commands.command import MAX_NAME, CommandState, check_name
+from fogline.documents.json_document import read_document
 from fogline.errors import Poison
-from fogline.json_document import read_document
 
 MAX_STATE_BYTES = 8 * 1024
 """Limit of a desired or a reported state, as JSON."""

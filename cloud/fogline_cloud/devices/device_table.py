@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from fogline.json_document import read_document
+from fogline.documents.json_document import read_document
 from fogline.process.log_throttle import LogThrottle
 from fogline_cloud.devices import record
 from fogline_cloud.devices.desired import DesiredOutcome, DesiredRecord, ReportedState, decode_outcome

@@ -15,9 +15,9 @@ import msgspec
 from msgspec.structs import replace
 
 from fogline.address import shown
-from fogline.command import check_name, framed
+from fogline.commands.command import check_name, framed
+from fogline.documents.json_document import read_document
 from fogline.errors import Poison
-from fogline.json_document import read_document
 from fogline_cloud.devices.argument_check import check_schema
 from fogline_cloud.devices.desired import DesiredRecord, read_want
 from fogline_cloud.devices.record import (

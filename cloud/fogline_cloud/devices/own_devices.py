@@ -1,6 +1,6 @@
 """The records of the devices that belong to one shard, which alone changes them. Pure."""
 
-from fogline.json_document import read_document
+from fogline.documents.json_document import read_document
 from fogline_cloud.devices.desired import DesiredRecord
 from fogline_cloud.devices.device_table import DeviceTable
 from fogline_cloud.devices.record import DESIRED, DEVICE, DeviceKey, DeviceRecord, decode_device

@@ -19,8 +19,8 @@ import msgspec
 from msgspec import Meta, Raw
 
 from fogline.address import is_identifier
+from fogline.documents.json_document import read_document
 from fogline.errors import Poison
-from fogline.json_document import read_document
 
 MAX_TAGS = 32
 MAX_COMMANDS = 64

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from fogline.document_error import TOML, explained
+from fogline.documents.document_error import TOML, explained
 from fogline.errors import Misconfigured, Poison
 from fogline.process.files.settings_file import load_toml
 from fogline_cloud.devices.edits import checked_commands

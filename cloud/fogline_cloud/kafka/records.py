@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from fogline.address import source_of
-from fogline.codec import EventObject, object_of
 from fogline.errors import Poison
-from fogline.event import Event, Lane, TimeQuality, parse_rfc3339, rfc3339
-from fogline.gap import GAP_CONTENT_TYPE, decode_gap
-from fogline.identity import Dedup
+from fogline.events.codec import EventObject, object_of
+from fogline.events.event import Event, Lane, TimeQuality, parse_rfc3339, rfc3339
+from fogline.events.gap import GAP_CONTENT_TYPE, decode_gap
+from fogline.events.identity import Dedup
 from fogline.short_cache import cache_short
 
 Headers = list[tuple[str, bytes]]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable
 import msgspec
 
 from fogline.errors import Misconfigured
-from fogline.event import Lane
+from fogline.events.event import Lane
 
 _DAY_MS = 86_400_000
 COMMAND_KEY = "command-key"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from fogline.ledger import Counts
+from fogline.gateway.ledger import Counts
 from fogline_cloud.ledger.ranges import SequenceSet, Span, shown, size, without
 
 

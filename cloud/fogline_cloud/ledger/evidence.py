@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fogline.errors import Poison
-from fogline.event import TimeQuality
-from fogline.gap import GAP_CONTENT_TYPE, decode_gap
-from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
+from fogline.events.event import TimeQuality
+from fogline.events.gap import GAP_CONTENT_TYPE, decode_gap
+from fogline.gateway.ledger import STATEMENT_CONTENT_TYPE, decode_statement
 from fogline_cloud.flows.tables.schema import RETENTION, EventOutcome
 from fogline_cloud.kafka.clients import Partition
 from fogline_cloud.kafka.committed_records import CommittedRecord

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fogline.event import TimeQuality
-from fogline.identity import Dedup
+from fogline.events.event import TimeQuality
+from fogline.events.identity import Dedup
 from fogline_cloud.flows.tables.id_keys import Keys, hashes_of
 from fogline_cloud.flows.tables.schema import EventOutcome
 from fogline_cloud.ledger.arrow_rows import stream_rows

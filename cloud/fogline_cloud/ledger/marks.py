@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fogline.document_error import explained
-from fogline.ledger import Counts
+from fogline.documents.document_error import explained
+from fogline.gateway.ledger import Counts
 from fogline_cloud.ledger.ranges import Span
 from fogline_cloud.shard.admission import StreamKey
 

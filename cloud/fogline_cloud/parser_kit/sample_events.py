@@ -20,9 +20,9 @@ from pathlib import Path
 
 import msgspec
 
-from fogline.document_error import explained
+from fogline.documents.document_error import explained
 from fogline.errors import Misconfigured
-from fogline.event import Event, Lane, TimeQuality, parse_rfc3339
+from fogline.events.event import Event, Lane, TimeQuality, parse_rfc3339
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):

@@ -40,7 +40,7 @@ _PARSER = '''\
 from collections.abc import Iterator
 
 from fogline.errors import Poison
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.flows.parsers import Leftover, Reading, Skip
 
 _NO_HUMIDITY = 255

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fogline.errors import Misconfigured
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline.process.files.user_file import read_text
 from fogline_cloud.flows.parsers import GROUP, Parser, installed
 from fogline_cloud.flows.sandbox.parser_runner import ParseResult

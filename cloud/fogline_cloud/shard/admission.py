@@ -2,8 +2,8 @@
 
 import msgspec
 
-from fogline.codec import Range
-from fogline.event import Lane
+from fogline.events.codec import Range
+from fogline.events.event import Lane
 
 StreamKey = tuple[str, str]
 """Gateway and stream."""

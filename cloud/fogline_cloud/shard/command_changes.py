@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.audit.record import AuditRecord
 from fogline_cloud.commands.kafka_form import verdict_event
 from fogline_cloud.commands.record import CommandRecord, same_verdict

@@ -16,7 +16,7 @@ from fogline.amqp.outcome import (
     Outcome,
     rejected,
 )
-from fogline.command import CONFLICT
+from fogline.commands.command import CONFLICT
 from fogline.errors import Poison
 from fogline.process.kernel_clock import wall_clock_ms
 from fogline_cloud.audit.record import AuditRecord

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from fogline.codec import Batch
 from fogline.errors import Poison
+from fogline.events.codec import Batch
 from fogline_cloud.audit.record import AuditRecord
 from fogline_cloud.commands.reply_lane import MAX_SHOWN, refused_event
 

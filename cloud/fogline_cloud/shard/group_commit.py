@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from fogline.errors import FoglineError, Poison, Unreachable
-from fogline.hello import Mark
+from fogline.gateway.hello import Mark
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_cloud.settings import BridgeSettings
 from fogline_cloud.shard.checkpoint import entry_of

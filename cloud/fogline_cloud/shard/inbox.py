@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fogline.hello import Mark
+from fogline.gateway.hello import Mark
 from fogline_cloud.shard.owned_shard import ShardWork
 
 

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Iterable, Sequence
 
-from fogline.codec import EventObject
-from fogline.event import Event
+from fogline.events.codec import EventObject
+from fogline.events.event import Event
 from fogline.tracing.spans import Attribute, ExportSpans, SpanKind, TracedEvent, TraceSpan, span_of, traced_event
 
 

@@ -2,12 +2,12 @@
 
 Otherwise a shard would keep an entry for each stream that was ever opened. An old copy of an outbox may still hold the events
 of such a stream. The bridge then answers its hello as for a new stream, but the gateway sees that the events are old, and
-sends them marked `replayed` (`fogline.hello.resume`).
+sends them marked `replayed` (`fogline.gateway.hello.resume`).
 """
 
 from collections.abc import Collection
 
-from fogline.hello import KNOWN_MS
+from fogline.gateway.hello import KNOWN_MS
 from fogline_cloud.shard.admission import StreamKey, StreamState
 
 INTERVAL_MS = 3_600_000

@@ -5,11 +5,11 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
-from fogline.bridge_notice import notice_event
-from fogline.codec import Batch, Range, event_of
 from fogline.errors import FoglineError, Poison, Unreachable
-from fogline.event import Event
-from fogline.gap import Gap, GapReason, gap_event
+from fogline.events.bridge_notice import notice_event
+from fogline.events.codec import Batch, Range, event_of
+from fogline.events.event import Event
+from fogline.events.gap import Gap, GapReason, gap_event
 from fogline_cloud.audit.chain import AuditLink, append
 from fogline_cloud.audit.record import AuditRecord
 from fogline_cloud.commands.kafka_form import response_headers

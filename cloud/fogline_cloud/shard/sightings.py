@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import parse_qsl
 
-from fogline.codec import Batch, EventObject
-from fogline.command import CommandState
-from fogline.event import Lane, TimeQuality, parse_rfc3339
+from fogline.commands.command import CommandState
+from fogline.events.codec import Batch, EventObject
+from fogline.events.event import Lane, TimeQuality, parse_rfc3339
 from fogline_cloud.devices.desired import ReportedState, read_reported
 from fogline_cloud.devices.device_table import DeviceTable
 from fogline_cloud.devices.record import MAX_FIRMWARE, DeviceSighting

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, INTERNAL_ERROR, MODIFIED, RELEASED, UNKNOWN_STREAM, Outcome, rejected
-from fogline.codec import Batch, Range, read_batch
 from fogline.errors import Poison
-from fogline.event import Event, Lane
-from fogline.gap import above
+from fogline.events.codec import Batch, Range, read_batch
+from fogline.events.event import Event, Lane
+from fogline.events.gap import above
 from fogline.message import Message
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.commands.reply_lane import CheckedReplies, check_replies

@@ -3,7 +3,7 @@
 import asyncio
 from typing import cast
 
-from fogline.codec import Beacon
+from fogline.events.codec import Beacon
 from fogline_edge.machine.boot import SystemClock
 
 RIGHT_NS = 1_790_000_000_000_000_000

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from fogline.command import Command, Deadline, Reply
-from fogline.event import Receipt
+from fogline.commands.command import Command, Deadline, Reply
+from fogline.events.event import Receipt
 from fogline_edge.machine.boot import boot_id
 
 

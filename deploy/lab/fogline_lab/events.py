@@ -3,9 +3,9 @@
 from base64 import b64encode
 from random import Random
 
-from fogline.codec import Beacon, Range, encode_batch, encode_event
-from fogline.event import Arrival, Event, Lane, TimeQuality, rfc3339
-from fogline.identity import Retransmission
+from fogline.events.codec import Beacon, Range, encode_batch, encode_event
+from fogline.events.event import Arrival, Event, Lane, TimeQuality, rfc3339
+from fogline.events.identity import Retransmission
 from fogline.message import Message
 
 NOW_NS = 1_790_000_000_123_456_000

@@ -5,9 +5,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from fogline.errors import SlowDown
-from fogline.event import Arrival, Receipt
-from fogline.identity import AckDelivery, digest
-from fogline.report_on_change import Reported, is_news
+from fogline.events.event import Arrival, Receipt
+from fogline.events.identity import AckDelivery, digest
+from fogline.events.report_on_change import Reported, is_news
 
 Done = Callable[[Receipt], None]
 

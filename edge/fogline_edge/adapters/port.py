@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from fogline.command import Command, Reply
+from fogline.commands.command import Command, Reply
 from fogline.errors import SlowDown
-from fogline.event import Arrival, Receipt
+from fogline.events.event import Arrival, Receipt
 
 
 class Port(Protocol):

@@ -10,8 +10,8 @@ import socket
 import struct
 from collections.abc import Callable
 
-from fogline.codec import Beacon
-from fogline.command import Deadline
+from fogline.commands.command import Deadline
+from fogline.events.codec import Beacon
 
 _LINGER_0 = struct.pack("ii", 1, 0)
 _MARGIN_S = 2.0

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from fogline.command import MAX_COMMAND_BYTES, Command
+from fogline.commands.command import MAX_COMMAND_BYTES, Command
 
 MAX_OPEN = 10_000
 MAX_OPEN_A_DEVICE = 100

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from functools import partial
 
 from fogline.amqp.outcome import ACCEPTED, NOT_ALLOWED, Outcome, rejected
-from fogline.cancel import CancelRequest
-from fogline.command import CONFLICT, CommandState, digest
-from fogline.signature import TrustedKeys
+from fogline.commands.cancel import CancelRequest
+from fogline.commands.command import CONFLICT, CommandState, digest
+from fogline.commands.signature import TrustedKeys
 from fogline_edge.downlink import journal
 from fogline_edge.downlink.runner import CommandRunner
 from fogline_edge.outbox.outbox import Outbox

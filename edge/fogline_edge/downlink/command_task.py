@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
-from fogline.codec import Beacon
-from fogline.command import Command, CommandState, Reply, Status
+from fogline.commands.command import Command, CommandState, Reply, Status
+from fogline.events.codec import Beacon
 
 MAX_DOUBTS = 5
 """Attempts of an idempotent command with an unknown outcome. Then it waits for its answer, and the next command begins."""

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import partial
 
 from fogline.amqp.outcome import ACCEPTED, NOT_ALLOWED, RELEASED, RESOURCE_LIMIT, Outcome, rejected
-from fogline.cancel import CancelRequest
-from fogline.command import CONFLICT, EXPIRED, REMEMBER_COMMANDS_S, Command, CommandState, JournalQuery, Reply, Status
+from fogline.commands.cancel import CancelRequest
+from fogline.commands.command import CONFLICT, EXPIRED, REMEMBER_COMMANDS_S, Command, CommandState, JournalQuery, Reply, Status
+from fogline.commands.signature import TrustedKeys
 from fogline.dead_letter import dead_letter
 from fogline.errors import Poison, SlowDown
-from fogline.event import Receipt
+from fogline.events.event import Receipt
 from fogline.process.crash_points import CrashPoint, crash_point
-from fogline.signature import TrustedKeys
 from fogline_edge.adapters.port import Executor
 from fogline_edge.downlink import journal
 from fogline_edge.downlink.cancellations import Cancellations

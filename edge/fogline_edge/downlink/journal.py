@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from fogline.cancel import CancelRequest
-from fogline.command import Command, CommandState, Deadline, Reply, digest, may_become
-from fogline.event import Arrival, CommandOutcome, Lane, Receipt
-from fogline.identity import UniqueId
+from fogline.commands.cancel import CancelRequest
+from fogline.commands.command import Command, CommandState, Deadline, Reply, digest, may_become
+from fogline.events.event import Arrival, CommandOutcome, Lane, Receipt
+from fogline.events.identity import UniqueId
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_edge.downlink.command_task import cancelled
 from fogline_edge.machine.boot import moment

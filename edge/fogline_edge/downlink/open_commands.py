@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from fogline.codec import Beacon
-from fogline.command import Command, CommandState
+from fogline.commands.command import Command, CommandState
+from fogline.events.codec import Beacon
 from fogline_edge.downlink.budget import CommandBudget
 from fogline_edge.downlink.command_task import CommandTask
 

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from functools import partial
 
-from fogline.command import CommandState, Reply
+from fogline.commands.command import CommandState, Reply
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_edge.adapters.port import Executor
 from fogline_edge.downlink import journal

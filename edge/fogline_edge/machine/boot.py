@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from fogline.codec import Beacon
-from fogline.event import TimeQuality, rfc3339
+from fogline.events.codec import Beacon
+from fogline.events.event import TimeQuality, rfc3339
 from fogline.process.kernel_clock import machine_is_synchronized
 
 CLOCK_IS_SET_NS = 1_735_689_600_000_000_000

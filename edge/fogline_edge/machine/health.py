@@ -5,7 +5,7 @@ import os
 import re
 from pathlib import Path
 
-from fogline.gateway_statistics import MachineNumbers
+from fogline.gateway.gateway_statistics import MachineNumbers
 
 SECTOR_BYTES = 512
 """The kernel counts in sectors of this size, whatever the disk's own are (Documentation/block/stat)."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from fogline.event import rfc3339
+from fogline.events.event import rfc3339
 from fogline_edge.machine.boot import SYSTEM, Clock
 from fogline_edge.machine.fixed_file import overwrite
 from fogline_edge.machine.process_end import EndCause, ProcessEnd, Witness, end_of

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from fogline.errors import FoglineError
-from fogline.event import rfc3339
+from fogline.events.event import rfc3339
 from fogline_edge.machine.boot import AGREES_NS, Clock, moment
 from fogline_edge.machine.run_record import ClockJump, RunRecord
 

@@ -3,8 +3,8 @@
 The file is an SQLite database: the outbox as of one moment, with two tables more. `backup` says what it is, and `backup_file`
 holds the settings and the files that they name: certificate, keys, passwords, profiles.
 
-A restored gateway keeps its name and its streams: `fogline.hello.resume` finds out by the commit ids what the bridge has. The
-bridge gives the copy a new number (`outbox.file.copy_file`), so that the former gateway learns that it is replaced.
+A restored gateway keeps its name and its streams: `fogline.gateway.hello.resume` learns by the commit ids what the bridge has.
+The bridge gives the copy a new number (`outbox.file.copy_file`), so that the former gateway learns that it is replaced.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline.errors import FoglineError, Misconfigured
 from fogline.process.files.owner import FolderOwner, become_owner, owner_of, run_as
 from fogline_edge.adapters.mqtt.session.session_state import PREFIX, carries_commands

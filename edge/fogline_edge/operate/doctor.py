@@ -13,7 +13,7 @@ from pathlib import Path
 from fogline.amqp.client import AmqpClient
 from fogline.amqp.login_check import try_login
 from fogline.errors import Misconfigured
-from fogline.hello import PRODUCT
+from fogline.gateway.hello import PRODUCT
 from fogline.message import Property
 from fogline.process.checkup import (
     Check,

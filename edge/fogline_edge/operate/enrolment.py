@@ -1,4 +1,4 @@
-"""Gets a certificate from a bridge, with a token or with the certificate that the gateway has (see `fogline.enrolment`)."""
+"""Gets a certificate from a bridge, by a token or by the certificate that the gateway has (see `fogline.gateway.enrolment`)."""
 
 import asyncio
 import os
@@ -16,9 +16,9 @@ from fogline.address import EnrollAddress
 from fogline.amqp.client import AmqpClient, Inbox
 from fogline.amqp.login import PLAIN, Login
 from fogline.amqp.security import ClientSecurity
-from fogline.enrolment import PRODUCT, REQUEST_TYPE, REVOKE_TYPE, USER_PREFIX, Enrolled, EnrolmentToken
+from fogline.documents.json_document import read_document
 from fogline.errors import Misconfigured, Poison, Unreachable
-from fogline.json_document import read_document
+from fogline.gateway.enrolment import PRODUCT, REQUEST_TYPE, REVOKE_TYPE, USER_PREFIX, Enrolled, EnrolmentToken
 from fogline.message import Message
 from fogline.process.files.settings_file import split_endpoint
 from fogline.process.files.tls_files import trusting

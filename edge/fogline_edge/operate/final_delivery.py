@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fogline.amqp.outcome import RELEASED, Outcome
-from fogline.cancel import CancelRequest
-from fogline.command import Command, JournalQuery
+from fogline.commands.cancel import CancelRequest
+from fogline.commands.command import Command, JournalQuery
 from fogline.errors import FoglineError, Misconfigured
 from fogline.process import service_manager
 from fogline.process.cancellation import end_tasks

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fogline.errors import Misconfigured
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline.process.monitoring.metrics import Sample, samples_of
 from fogline.process.monitoring.statistics import read_process
 from fogline.tracing.activation import read_tracing

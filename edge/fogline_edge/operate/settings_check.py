@@ -3,9 +3,9 @@
 import sys
 from importlib.util import find_spec
 
+from fogline.commands.signature import read_keys
 from fogline.errors import Misconfigured
 from fogline.process.files.settings_file import require_loopback, split_endpoint
-from fogline.signature import read_keys
 from fogline.tracing.settings import collector_address
 from fogline_edge.adapters.ble.roster import read_settings
 from fogline_edge.adapters.coap.access import check_coap

@@ -6,8 +6,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from fogline.event import Lane
-from fogline.gateway_statistics import CommandNumbers, GatewayStatistics, LaneBacklog, OutboxNumbers
+from fogline.events.event import Lane
+from fogline.gateway.gateway_statistics import CommandNumbers, GatewayStatistics, LaneBacklog, OutboxNumbers
 from fogline_edge.downlink.runner import DownlinkCounters
 from fogline_edge.machine.boot import Clock, moment
 from fogline_edge.machine.health import read_machine

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from fogline.codec import decode_event
 from fogline.errors import Misconfigured, Poison
-from fogline.event import Lane, parse_rfc3339
+from fogline.events.codec import decode_event
+from fogline.events.event import Lane, parse_rfc3339
 from fogline_edge.adapters.ble.state import STATE_KEY, decode_state
 from fogline_edge.machine.health import free_bytes
 from fogline_edge.machine.run_record import read_run

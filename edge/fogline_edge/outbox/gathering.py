@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from fogline.event import Arrival, Receipt
+from fogline.events.event import Arrival, Receipt
 from fogline_edge.machine.boot import Clock, moment
 from fogline_edge.outbox.writer.ingest import Act, Waiting
 from fogline_edge.settings import OutboxSettings

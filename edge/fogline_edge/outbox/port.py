@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from fogline.errors import SlowDown
-from fogline.event import Arrival, Lane, Receipt
+from fogline.events.event import Arrival, Lane, Receipt
 from fogline_edge.outbox.gathering import Gathering
 from fogline_edge.outbox.rows.group import Group
 from fogline_edge.outbox.writer.ingest import Act, Ingest

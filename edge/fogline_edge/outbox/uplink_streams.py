@@ -5,8 +5,8 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from fogline.event import Lane
-from fogline.hello import Own
+from fogline.events.event import Lane
+from fogline.gateway.hello import Own
 from fogline_edge.outbox.live_rows import LiveRows
 from fogline_edge.outbox.rows.streams import EventRecord
 from fogline_edge.outbox.writer import reading, rejection, renumbering, stream_views

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from fogline.address import device_identifier, is_identifier
 from fogline.advertisement import Advertisement, encode, short_uuid
 from fogline.errors import Poison
-from fogline.event import Lane
-from fogline.identity import Counter
-from fogline.report_on_change import ReportPolicy
+from fogline.events.event import Lane
+from fogline.events.identity import Counter
+from fogline.events.report_on_change import ReportPolicy
 from fogline_edge.profiles.ble_values import Encoding
 from fogline_edge.profiles.bthome import has_event
 
@@ -69,7 +69,7 @@ class Recognise(_Strict, frozen=True, kw_only=True):
 
 
 class ReportRule(_Strict, frozen=True, kw_only=True):
-    """The advertisements that become events (`fogline.report_on_change`), because a device repeats the same one many times.
+    """The advertisements that become events (`fogline.events.report_on_change`), because a device repeats each many times.
 
     `on_change`: only one that differs from the last event. `max_interval_s`: then an unchanged one becomes an event again.
     """

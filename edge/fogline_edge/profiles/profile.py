@@ -6,10 +6,10 @@ from typing import Any, Protocol
 import msgspec
 
 from fogline.address import shown
+from fogline.documents.media_type import event_type
 from fogline.errors import Poison
-from fogline.event import Arrival, Lane
-from fogline.identity import DeviceTime
-from fogline.media_type import event_type
+from fogline.events.event import Arrival, Lane
+from fogline.events.identity import DeviceTime
 
 ADAPTER = "mqtt-client"
 AVAILABILITY = "availability"

@@ -24,7 +24,7 @@ import re
 
 from fogline.address import device_identifier, shown
 from fogline.errors import Misconfigured, Poison
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_edge.profiles.profile import AVAILABILITY, BrokerMessage, Filter, Ignored, IgnoreReason, Reading
 
 FULL_TOPIC = "%prefix%/%topic%/"

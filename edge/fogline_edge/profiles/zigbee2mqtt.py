@@ -26,9 +26,9 @@ from typing import Any
 import msgspec
 
 from fogline.address import device_identifier, shown
-from fogline.document_error import explained
+from fogline.documents.document_error import explained
 from fogline.errors import Poison
-from fogline.event import Lane, parse_rfc3339
+from fogline.events.event import Lane, parse_rfc3339
 from fogline_edge.profiles.names import Names
 from fogline_edge.profiles.profile import AVAILABILITY, BrokerMessage, Filter, Ignored, IgnoreReason, Learned, Reading
 

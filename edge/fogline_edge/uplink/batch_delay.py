@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from fogline.codec import MAX_BATCH_BYTES
-from fogline.event import Lane
+from fogline.events.codec import MAX_BATCH_BYTES
+from fogline.events.event import Lane
 from fogline_edge.outbox.live_rows import LiveRows
 from fogline_edge.outbox.writer.stream_views import StreamView
 

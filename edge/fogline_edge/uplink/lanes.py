@@ -21,7 +21,7 @@ from fogline.amqp.outcome import (
 )
 from fogline.amqp.scheduler import Share
 from fogline.amqp.sending import Sender
-from fogline.event import Lane
+from fogline.events.event import Lane
 
 _STRICT = Share(strict=3)
 SHARES = {

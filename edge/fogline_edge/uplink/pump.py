@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from fogline.amqp.outcome import Outcome
 from fogline.amqp.sending import Sender
-from fogline.codec import MAX_BATCH_BYTES, Range, chain_of, encode_batch
 from fogline.errors import Unreachable
-from fogline.event import Lane
+from fogline.events.codec import MAX_BATCH_BYTES, Range, chain_of, encode_batch
+from fogline.events.event import Lane
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline.process.monitoring.metrics import Histogram
 from fogline.process.rates import Bucket

@@ -1,4 +1,4 @@
-"""One connection to the bridge, from hello to its end (see `fogline.hello`)."""
+"""One connection to the bridge, from hello to its end (see `fogline.gateway.hello`)."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from importlib.metadata import version
 from typing import Any, TypeVar
 
-from fogline import address, hello
+from fogline import address
 from fogline.address import shown
 from fogline.amqp.driver import AmqpConnection, connect
 from fogline.amqp.engine import Engine
@@ -19,9 +19,10 @@ from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
 from fogline.amqp.sending import Sender
 from fogline.amqp.wire import decode
-from fogline.cancel import CancelRequest, decode_cancel, is_cancel
-from fogline.command import Command, JournalQuery, decode_command, decode_query, is_command, is_query
+from fogline.commands.cancel import CancelRequest, decode_cancel, is_cancel
+from fogline.commands.command import Command, JournalQuery, decode_command, decode_query, is_command, is_query
 from fogline.errors import Misconfigured, Poison, SlowDown, Unreachable
+from fogline.gateway import hello
 from fogline.message import Message, Property
 from fogline.process.cancellation import end_tasks
 from fogline.process.files.settings_file import require_loopback, split_endpoint

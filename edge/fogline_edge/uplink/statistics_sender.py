@@ -1,11 +1,11 @@
-"""Sends the gateway's statistics to the bridge while a connection lasts (see `fogline.gateway_statistics`)."""
+"""Sends the gateway's statistics to the bridge while a connection lasts (see `fogline.gateway.gateway_statistics`)."""
 
 import asyncio
 from collections.abc import Callable
 
 from fogline.amqp.sending import Sender
 from fogline.errors import FoglineError
-from fogline.gateway_statistics import STATISTICS_CONTENT_TYPE, GatewayStatistics, encode_statistics
+from fogline.gateway.gateway_statistics import STATISTICS_CONTENT_TYPE, GatewayStatistics, encode_statistics
 from fogline.message import Message
 
 ReadStatistics = Callable[[], GatewayStatistics]

@@ -13,7 +13,7 @@ from fogline.amqp.native import UNREADABLE, condition_of, plain
 from fogline.amqp.outcome import DECODE_ERROR, UNAUTHORIZED, Condition
 from fogline.amqp.peer_events import MAX_LINKS, PeerEvents, PeerViolation
 from fogline.amqp.security import ClientSecurity, SecurityError, SecurityLayers, ServerSecurity
-from fogline.codec import MAX_MESSAGE_BYTES
+from fogline.events.codec import MAX_MESSAGE_BYTES
 from fogline.message import Property
 
 SERVER_IDLE_TIMEOUT_S: Final = 30.0

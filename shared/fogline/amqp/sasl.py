@@ -10,7 +10,7 @@ import proton
 
 from fogline.amqp.login import ANONYMOUS, PLAIN, Login, LoginVerdict
 from fogline.amqp.native import UNREADABLE
-from fogline.byte_budget import LOGIN_BYTES
+from fogline.transport.byte_budget import LOGIN_BYTES
 
 MAX_FRAME_BYTES: Final = 512
 """Limit of a SASL frame (part 5, section 5.3.1)."""

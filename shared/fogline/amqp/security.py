@@ -7,7 +7,7 @@ import msgspec
 
 from fogline.amqp.login import ANONYMOUS, EXTERNAL, Login, LoginVerdict
 from fogline.amqp.sasl import ClientSasl, SaslError, ServerSasl
-from fogline.tls import Tls, TlsError
+from fogline.transport.tls import Tls, TlsError
 
 BROKEN_OFF: Final = "the peer ended the connection during"
 """How the text of a `SecurityError` begins if the peer gave no reason: the next attempt may succeed."""

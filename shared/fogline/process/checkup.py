@@ -19,7 +19,7 @@ from fogline.process.console import terminal
 from fogline.process.console.listing import utc
 from fogline.process.files.settings_file import split_endpoint
 from fogline.process.kernel_clock import machine_is_synchronized
-from fogline.tls import tls_reason
+from fogline.transport.tls import tls_reason
 
 CONNECT_S = 5.0
 _DAY_S = 86_400

@@ -6,8 +6,8 @@ from enum import IntEnum
 
 import msgspec
 
-from fogline.codec import EventObject
-from fogline.event import Event
+from fogline.events.codec import EventObject
+from fogline.events.event import Event
 from fogline.tracing.context import TraceContext, sampled_context
 
 Attribute = str | int

@@ -4,7 +4,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline_cloud.api import command_index
 from fogline_cloud.api.command_index import CommandIndex, request_of
 from fogline_cloud.commands.record import CommandRecord

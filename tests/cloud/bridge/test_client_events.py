@@ -5,8 +5,8 @@ import pytest
 from fogline.address import parse_address
 from fogline.amqp.wire import content_of, decode, encode
 from fogline.errors import Poison
-from fogline.event import Lane, TimeQuality
-from fogline.identity import Dedup
+from fogline.events.event import Lane, TimeQuality
+from fogline.events.identity import Dedup
 from fogline.message import Message
 from fogline_cloud.bridge.consumers.client_events import MAX_PROPERTIES, event_of
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline_cloud.commands import command_life
 from fogline_cloud.commands.succession import keep_verdict
 from fogline_lab.amqp import within

@@ -8,7 +8,7 @@ import pytest
 from fogline.address import Reports
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, RELEASED, UNKNOWN, rejected
 from fogline.errors import Unreachable
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_cloud.access.access_file import Quota
 from fogline_cloud.access.policy import Policy
 from fogline_cloud.access.principal import Principal, PrincipalKind

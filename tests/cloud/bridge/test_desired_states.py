@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from fogline.amqp.outcome import ACCEPTED
-from fogline.cancel import is_cancel
-from fogline.command import CommandState, Deadline, Reply, is_command
+from fogline.commands.cancel import is_cancel
+from fogline.commands.command import CommandState, Deadline, Reply, is_command
 from fogline.errors import Unreachable
 from fogline_cloud.bridge.commands.desired_states import DesiredStates
 from fogline_cloud.commands.command_id import CommandIds

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cloud.shard.reply_batches import replies
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline.process.kernel_clock import wall_clock_ms
 from fogline_cloud.bridge.commands.command_table import CommandTable
 from fogline_cloud.bridge.commands.early_verdicts import EarlyVerdicts

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from fogline.gateway_statistics import MachineNumbers
+from fogline.gateway.gateway_statistics import MachineNumbers
 from fogline.process.monitoring.metrics import METRICS
 from fogline_cloud.bridge.gateways import fleet as fleet_module
 from fogline_cloud.bridge.gateways.fleet import FleetStatistics

@@ -8,8 +8,8 @@ import pytest
 from cloud.shard.reply_batches import IDS, is_gap, landed, replies
 from cloud.shard.shard_bench import LIMIT_S, Answers, Bench
 from fogline.amqp.outcome import ACCEPTED
-from fogline.command import CommandState
-from fogline.gap import decode_gap
+from fogline.commands.command import CommandState
+from fogline.events.gap import decode_gap
 from fogline_cloud.audit.record import AuditRecord, decode_audit
 from fogline_cloud.audit.throttle import BURST
 from fogline_cloud.commands.record import CommandRecord

@@ -8,8 +8,8 @@ import pytest
 
 from fogline.address import CommandAddress, DeviceAddress
 from fogline.amqp.outcome import RELEASED
+from fogline.commands.signature import Signer
 from fogline.message import Message
-from fogline.signature import Signer
 from fogline_cloud.access.policy import Policy
 from fogline_cloud.access.principal import Principal, PrincipalKind
 from fogline_cloud.bridge.commands.command_sender import CommandSender

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from fogline.amqp.login import PLAIN, Login, LoginVerdict
-from fogline.enrolment import USER_PREFIX
+from fogline.gateway.enrolment import USER_PREFIX
 from fogline.process.files.tls_files import TlsSettings
 from fogline_cloud.authority.ca_folder import ROOT, CaFolder, write_private
 from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem

@@ -9,7 +9,7 @@ import pytest
 
 from fogline.amqp import wire
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, RELEASED, UNKNOWN, rejected
-from fogline.command import CommandState, Reply
+from fogline.commands.command import CommandState, Reply
 from fogline.errors import Poison, Unreachable
 from fogline_cloud.bridge.commands import replies as module
 from fogline_cloud.bridge.commands.replies import MAX_IN_FLIGHT, ReplySender

@@ -5,8 +5,8 @@ import time
 from types import SimpleNamespace
 
 from fogline.amqp.outcome import DECODE_ERROR, rejected
-from fogline.cancel import is_cancel
-from fogline.command import CONFLICT, Deadline, is_command, is_query
+from fogline.commands.cancel import is_cancel
+from fogline.commands.command import CONFLICT, Deadline, is_command, is_query
 from fogline.errors import Unreachable
 from fogline_cloud.commands.registry import Registry
 from fogline_lab.bridge.command_records import make_record

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, RESOURCE_LIMIT
-from fogline.command import CommandState, Reply
+from fogline.commands.command import CommandState, Reply
 from fogline_cloud.commands import registry as module
 from fogline_cloud.commands.record import ended
 from fogline_cloud.commands.registry import Registry

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cloud.commands.direct_bench import OTHER, Bench
 from fogline.address import CommandAddress
 from fogline.amqp.outcome import ACCEPTED, RELEASED
-from fogline.command import CommandState, Reply, Status
+from fogline.commands.command import CommandState, Reply, Status
 from fogline.errors import Poison
 from fogline.message import Message, pack_id
 from fogline_cloud.access.access_file import AccessFile, OperatorGrant, Permissions

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, RELEASED, RESOURCE_LIMIT, UNAUTHORIZED, rejected
-from fogline.command import EXPIRED, CommandState
+from fogline.commands.command import EXPIRED, CommandState
 from fogline_cloud.commands import client
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_lab.amqp import End, served, within

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline.errors import Misconfigured, Unreachable
 from fogline_cloud.commands.command_group import GroupCommand, GroupFile, GroupRun
 from fogline_cloud.commands.verdict import CancelVerdict, CommandVerdict

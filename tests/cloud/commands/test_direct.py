@@ -5,7 +5,7 @@ import pytest
 
 from cloud.commands.direct_bench import GONE, OTHER, Bench, direct
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, RELEASED, rejected
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 
 
 async def test_released_is_settled_only_after_its_record_is_committed():

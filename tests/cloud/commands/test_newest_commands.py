@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline_cloud.commands.newest_commands import MAX_BYTES, NewestCommands, facts_of
 from fogline_cloud.commands.record import CommandRecord
 from fogline_lab.bridge.command_records import make_record

@@ -5,7 +5,7 @@ import pytest
 from chaos.command_world import World
 from chaos.gateway_copies import back_up, empty_card, expire_memory, restore, ten_days
 from fogline.amqp.outcome import DeliveryState
-from fogline.command import CommandState, Status
+from fogline.commands.command import CommandState, Status
 
 REPLACED = pytest.mark.parametrize("replace", [restore, empty_card], ids=["restored", "new card"])
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from fogline.command import MAX_COMMAND_BYTES, CommandState
+from fogline.commands.command import MAX_COMMAND_BYTES, CommandState
 from fogline.errors import Poison
 from fogline_cloud.commands import registry as module
 from fogline_cloud.commands.record import apply_reply, audit_of, decode_record, encode

@@ -4,9 +4,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline.errors import Poison
-from fogline.gap import GAP_CONTENT_TYPE, decode_gap
+from fogline.events.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline_cloud.audit.record import encode_audit
 from fogline_cloud.bridge.commands.replies import reply_message
 from fogline_cloud.commands.record import CommandRecord, audit_of, decode_record, encode

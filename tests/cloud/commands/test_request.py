@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from fogline.address import CommandAddress
-from fogline.command import MAX_COMMAND_BYTES, CommandState
+from fogline.commands.command import MAX_COMMAND_BYTES, CommandState
 from fogline.errors import Poison
 from fogline.message import Message
 from fogline_cloud.access.principal import ASSERTED, KAFKA, Principal, PrincipalKind

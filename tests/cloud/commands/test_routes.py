@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fogline.codec import Batch
-from fogline.event import Lane
+from fogline.events.codec import Batch
+from fogline.events.event import Lane
 from fogline_cloud.commands import routes as module
 from fogline_cloud.commands.routes import STAY_S, Routes
 from fogline_lab.events import make_event

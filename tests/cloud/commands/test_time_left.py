@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from fogline.amqp.outcome import ACCEPTED, rejected
-from fogline.codec import Beacon, decode_beacon
-from fogline.command import decode_command
+from fogline.commands.command import decode_command
 from fogline.errors import Poison
-from fogline.hello import decode_hello
+from fogline.events.codec import Beacon, decode_beacon
+from fogline.gateway.hello import decode_hello
 from fogline.message import Message
 from fogline_cloud.access.principal import Principal, PrincipalKind
 from fogline_cloud.bridge.peers.peer import GatewayPeer

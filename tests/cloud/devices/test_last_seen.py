@@ -2,8 +2,8 @@
 
 import pytest
 
-from fogline.codec import Batch
-from fogline.event import Lane, TimeQuality, rfc3339
+from fogline.events.codec import Batch
+from fogline.events.event import Lane, TimeQuality, rfc3339
 from fogline_cloud.devices.device_table import DeviceTable
 from fogline_cloud.settings import DeviceSettings, Learn
 from fogline_cloud.shard.sightings import Sightings

@@ -3,8 +3,8 @@
 import pytest
 
 from cloud.devices.device_changes import put, see
-from fogline.codec import Batch
-from fogline.event import rfc3339
+from fogline.events.codec import Batch
+from fogline.events.event import rfc3339
 from fogline_cloud.devices.device_table import DeviceTable
 from fogline_cloud.devices.record import encode_sighting, seen_key
 from fogline_cloud.settings import DeviceSettings, Learn

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fogline.ledger import Counts
+from fogline.gateway.ledger import Counts
 from fogline_cloud.ledger.balance import StreamEvidence, judge
 from fogline_cloud.ledger.ranges import collect, shown, without
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fogline.errors import Misconfigured
-from fogline.ledger import Counts
+from fogline.gateway.ledger import Counts
 from fogline_cloud.cli.times import day
 from fogline_cloud.ledger.balance import LedgerFinding, StreamEvidence
 from fogline_cloud.ledger.coverage import GatewayCoverage, coverage_of

@@ -7,9 +7,9 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from fogline.event import Lane
-from fogline.gap import Gap, GapReason, gap_event
-from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
+from fogline.events.event import Lane
+from fogline.events.gap import Gap, GapReason, gap_event
+from fogline.gateway.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
 from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.kafka.committed_records import CommittedRecord
 from fogline_cloud.kafka.records import known_position, record_of

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fogline.errors import Misconfigured
-from fogline.gap import GAP_CONTENT_TYPE
-from fogline.ledger import STATEMENT_CONTENT_TYPE
+from fogline.events.gap import GAP_CONTENT_TYPE
+from fogline.gateway.ledger import STATEMENT_CONTENT_TYPE
 from fogline_cloud.kafka.committed_records import CommittedRecord
 from fogline_cloud.kafka.records import record_of
 from fogline_cloud.ledger.balance import judge

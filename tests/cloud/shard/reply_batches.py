@@ -1,9 +1,9 @@
 """Batches of replies on lane `reply`, and the records that landed of them."""
 
 from cloud.shard.shard_bench import Bench
-from fogline.codec import Range, encode_batch, encode_event
-from fogline.event import Lane
-from fogline.gap import GAP_CONTENT_TYPE
+from fogline.events.codec import Range, encode_batch, encode_event
+from fogline.events.event import Lane
+from fogline.events.gap import GAP_CONTENT_TYPE
 from fogline.message import Message
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.kafka import topics

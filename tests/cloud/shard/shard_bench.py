@@ -3,8 +3,8 @@
 import queue
 from collections.abc import Callable
 
-from fogline.codec import Range
-from fogline.event import Lane
+from fogline.events.codec import Range
+from fogline.events.event import Lane
 from fogline.message import Message
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients

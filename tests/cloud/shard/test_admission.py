@@ -4,8 +4,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fogline.codec import Range
-from fogline.event import Lane
+from fogline.events.codec import Range
+from fogline.events.event import Lane
 from fogline_cloud.shard.admission import Admission, Covered, Duplicate, Foreign, Hole, Produce, StreamState
 
 

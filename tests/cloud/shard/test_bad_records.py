@@ -6,9 +6,9 @@ import pytest
 from cloud.shard.reply_batches import IDS, STREAM, is_gap, landed, replies
 from cloud.shard.shard_bench import Answers, Bench, StumblesOnce
 from fogline.amqp.outcome import ACCEPTED, DeliveryState
-from fogline.command import MAX_COMMAND_BYTES
-from fogline.event import Lane
-from fogline.gap import GAP_CONTENT_TYPE, decode_gap
+from fogline.commands.command import MAX_COMMAND_BYTES
+from fogline.events.event import Lane
+from fogline.events.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline_cloud.kafka import topics
 from fogline_cloud.shard.admission import StreamState
 from fogline_cloud.shard.checkpoint import POSITION, read_entries, stream_entry

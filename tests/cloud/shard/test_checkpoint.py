@@ -2,7 +2,7 @@
 
 import pytest
 
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_cloud.shard.admission import StreamState
 from fogline_cloud.shard.checkpoint import position_entry, read_entries, stream_entry
 

@@ -1,6 +1,6 @@
 """Spans of the bridge: what a delivery landed."""
 
-from fogline.codec import object_of
+from fogline.events.codec import object_of
 from fogline.tracing.spans import SpanKind
 from fogline_cloud.shard.land_trace import LandTrace
 from fogline_lab.events import make_event

@@ -13,10 +13,10 @@ from cloud.shard.shard_bench import (
     sequences,
 )
 from fogline.amqp.outcome import ACCEPTED
-from fogline.codec import read_batch
-from fogline.command import CommandState
-from fogline.event import Lane
-from fogline.hello import Own, resume
+from fogline.commands.command import CommandState
+from fogline.events.codec import read_batch
+from fogline.events.event import Lane
+from fogline.gateway.hello import Own, resume
 from fogline_cloud.commands.record import encode
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.committed_records import CommittedRecord

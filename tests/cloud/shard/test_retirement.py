@@ -4,8 +4,8 @@ import queue
 import time
 
 from cloud.shard.shard_bench import LIMIT_S, Answers
-from fogline.event import Lane
-from fogline.hello import KNOWN_MS
+from fogline.events.event import Lane
+from fogline.gateway.hello import KNOWN_MS
 from fogline_cloud.shard import group_commit
 from fogline_cloud.shard.admission import StreamState
 from fogline_cloud.shard.inbox import MarksQuery

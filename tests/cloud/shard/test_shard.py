@@ -15,10 +15,10 @@ from cloud.shard.shard_bench import (
     sequences,
 )
 from fogline.amqp.outcome import ACCEPTED, INTERNAL_ERROR, MODIFIED, DeliveryState
-from fogline.codec import Range, encode_batch, encode_event
 from fogline.errors import Poison
-from fogline.event import Lane
-from fogline.gap import Gap, GapReason, gap_event
+from fogline.events.codec import Range, encode_batch, encode_event
+from fogline.events.event import Lane
+from fogline.events.gap import Gap, GapReason, gap_event
 from fogline.message import Message
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.committed_records import read_committed

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from bleak.exc import BleakError, BleakGATTProtocolError
 
-from fogline.command import Deadline
+from fogline.commands.command import Deadline
 from fogline.errors import SlowDown
 from fogline_edge.adapters.ble.counters import BleCounters
 from fogline_edge.adapters.ble.gatt.commands import ConnectedDevice, GattCommands

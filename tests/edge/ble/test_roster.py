@@ -7,8 +7,8 @@ import pytest
 
 from fogline.advertisement import Advertisement, decode, decode_heard, short_uuid
 from fogline.errors import Misconfigured
-from fogline.identity import Counter
-from fogline.report_on_change import ReportPolicy
+from fogline.events.identity import Counter
+from fogline.events.report_on_change import ReportPolicy
 from fogline_edge.adapters.ble.gatt.commands import is_att_error, reply_of
 from fogline_edge.adapters.ble.intake import of_advertisement, of_value
 from fogline_edge.adapters.ble.roster import FORGOTTEN_S, ListedDevice, Roster, read_settings, report_of

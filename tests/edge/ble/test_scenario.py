@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from fogline.advertisement import CONTENT_TYPE, GATT_CONTENT_TYPE, decode_heard
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_lab.amqp import within
 from fogline_lab.ble.air import bthome
 from fogline_lab.ble.peripheral import ACKNOWLEDGEMENT, IDLE, LONG_VALUE, TWICE, TWICE_VALUE

@@ -16,7 +16,7 @@ from typing import Self
 import msgspec
 
 from fogline.advertisement import decode
-from fogline.command import Command, Deadline
+from fogline.commands.command import Command, Deadline
 from fogline_edge.adapters.ble.state import BleState, lines_of
 from fogline_edge.machine.boot import beacon
 from fogline_edge.operate.status import read_status

@@ -3,8 +3,8 @@
 import pytest
 
 from edge.coap.client import block1, request
-from fogline.byte_budget import ByteBudget
 from fogline.process.rates import Bucket
+from fogline.transport.byte_budget import ByteBudget
 from fogline_edge.adapters.coap import request_handler
 from fogline_edge.adapters.coap.blocks import BlockTransfers
 from fogline_edge.adapters.coap.exchanges import EXCHANGE_LIFETIME_S, Exchange, Exchanges

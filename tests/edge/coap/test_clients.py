@@ -9,8 +9,8 @@ import pytest
 
 from edge.coap.aiocoap_client import aiocoap_client, send
 from edge.coap.client import LIMIT_S
-from fogline.command import Reply
-from fogline.event import Lane
+from fogline.commands.command import Reply
+from fogline.events.event import Lane
 from fogline_edge.settings import PathSettings
 from fogline_lab.commands import MemoryCommands, make_command
 from fogline_lab.port import MemoryPort

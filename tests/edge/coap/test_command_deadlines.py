@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from edge.coap.client import request
-from fogline.command import Deadline
+from fogline.commands.command import Deadline
 from fogline_edge.adapters.coap.wire import CoapMessage, Code, MessageType, Option, decode, uint
 from fogline_edge.machine.boot import beacon
 from fogline_edge.settings import ServingSettings

@@ -9,9 +9,9 @@ import pytest
 from aiocoap import resource
 
 from edge.coap.client import LIMIT_S, content_format, request
-from fogline.command import Reply
+from fogline.commands.command import Reply
 from fogline.errors import Misconfigured
-from fogline.event import Receipt
+from fogline.events.event import Receipt
 from fogline_edge.adapters.coap import command_client, message_layer
 from fogline_edge.adapters.coap.listener import CoapListener
 from fogline_edge.adapters.coap.wire import CoapMessage, Code, MessageType, Option

@@ -3,8 +3,8 @@
 import pytest
 
 from edge.coap.client import content_format, request
-from fogline.event import Lane
-from fogline.identity import Retransmission
+from fogline.events.event import Lane
+from fogline.events.identity import Retransmission
 from fogline_edge.adapters.coap.exchanges import Exchanges
 from fogline_edge.adapters.coap.intake import arrival
 from fogline_edge.adapters.coap.paths import PathTarget

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from edge.coap.client import block1, request
 from fogline.errors import Misconfigured
-from fogline.event import Lane, Receipt
+from fogline.events.event import Lane, Receipt
 from fogline_edge.adapters.coap.listener import CoapListener
 from fogline_edge.adapters.coap.wire import CoapMessage, Code, MessageType, Option, encode, uint
 from fogline_edge.settings import CoapSettings, PathSettings

@@ -7,7 +7,7 @@ import pytest
 from aiocoap.numbers.constants import TransportTuning
 
 from edge.coap.client import block1, request
-from fogline.codec import decode_event
+from fogline.events.codec import decode_event
 from fogline_edge.adapters.coap.wire import CoapMessage, Code, MessageType
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings

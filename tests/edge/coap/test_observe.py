@@ -8,7 +8,7 @@ import pytest
 
 from edge.coap.aiocoap_client import aiocoap_client, send
 from edge.coap.client import LIMIT_S, content_format, request
-from fogline.command import Reply
+from fogline.commands.command import Reply
 from fogline_edge.adapters.coap.wire import CoapMessage, Code, MessageType, Option, uint
 from fogline_lab.clock import pass_time
 from fogline_lab.commands import MemoryCommands, make_command

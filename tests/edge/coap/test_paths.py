@@ -3,7 +3,7 @@
 import pytest
 
 from fogline.errors import Misconfigured
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_edge.adapters.coap.paths import Paths, PathTarget, ResponsePath
 from fogline_edge.adapters.coap.wire import Code, RequestRefused
 from fogline_edge.settings import PathSettings

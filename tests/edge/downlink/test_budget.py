@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from fogline.amqp.outcome import ACCEPTED, RESOURCE_LIMIT
-from fogline.command import MAX_COMMAND_BYTES
-from fogline.event import Arrival, Lane, Receipt
+from fogline.commands.command import MAX_COMMAND_BYTES
+from fogline.events.event import Arrival, Lane, Receipt
 from fogline_edge.downlink import budget as module
 from fogline_edge.downlink.budget import CommandBudget, size_of
 from fogline_lab.commands import make_command

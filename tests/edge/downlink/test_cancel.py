@@ -5,9 +5,9 @@ import pytest
 
 from fogline.amqp import wire
 from fogline.amqp.outcome import ACCEPTED
-from fogline.cancel import CancelRequest, decode_cancel, encode_cancel
-from fogline.event import Receipt
-from fogline.signature import make_key, read_keys, read_signer
+from fogline.commands.cancel import CancelRequest, decode_cancel, encode_cancel
+from fogline.commands.signature import make_key, read_keys, read_signer
+from fogline.events.event import Receipt
 from fogline_lab.device.command_device import CommandDevice
 from fogline_lab.gateway.connected_gateway import cancel_request, durable_command, offline_gateway
 

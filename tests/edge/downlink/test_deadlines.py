@@ -2,7 +2,7 @@
 
 import pytest
 
-from fogline.command import Reply
+from fogline.commands.command import Reply
 from fogline_lab.clock import pass_time
 from fogline_lab.device.command_device import CommandDevice
 from fogline_lab.gateway.connected_gateway import durable_command, offline_gateway

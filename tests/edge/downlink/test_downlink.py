@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from fogline.amqp.outcome import ACCEPTED, RELEASED, DeliveryState
-from fogline.command import Deadline, JournalQuery, digest
-from fogline.event import Receipt
-from fogline.signature import make_key, read_keys, read_signer
+from fogline.commands.command import Deadline, JournalQuery, digest
+from fogline.commands.signature import make_key, read_keys, read_signer
+from fogline.events.event import Receipt
 from fogline_edge.downlink import budget as module
 from fogline_edge.downlink import command_task
 from fogline_edge.downlink.command_task import LEAST_LEFT_MS

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from fogline.command import CommandState, Reply, Status
-from fogline.event import Lane
+from fogline.commands.command import CommandState, Reply, Status
+from fogline.events.event import Lane
 from fogline_edge.downlink import journal
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fogline.codec import Beacon
-from fogline.command import CommandState, Deadline, Reply, Status
+from fogline.commands.command import CommandState, Deadline, Reply, Status
+from fogline.events.codec import Beacon
 from fogline_edge.downlink.command_task import IN_DOUBT, CommandTask, Finish, NextStep
 from fogline_lab.commands import make_command
 

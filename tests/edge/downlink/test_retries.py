@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline_edge.adapters.ble.counters import BleCounters
 from fogline_edge.adapters.ble.gatt.commands import ConnectedDevice, GattCommands
 from fogline_edge.downlink import device_queues as module

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from edge.http.client import request
-from fogline.byte_budget import ByteBudget
+from fogline.transport.byte_budget import ByteBudget
 from fogline_edge.adapters.http import listener, request_loop
 from fogline_lab.clock import pass_time
 from fogline_lab.port import MemoryPort

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fogline.identity import UniqueId
+from fogline.events.identity import UniqueId
 from fogline_edge.adapters.http.cloud_events import read_event
 from fogline_edge.adapters.http.wire import HttpRefused, read_head
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from edge.http.client import request
-from fogline.command import Deadline
+from fogline.commands.command import Deadline
 from fogline_edge.machine.boot import beacon
 from fogline_lab.commands import MemoryCommands, make_command
 from fogline_lab.port import MemoryPort

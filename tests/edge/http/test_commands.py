@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from edge.http.client import request
-from fogline.command import Reply
+from fogline.commands.command import Reply
 from fogline_edge.adapters.http.connection import COMMAND_READ_S
 from fogline_lab.clock import pass_time
 from fogline_lab.commands import MemoryCommands, make_command

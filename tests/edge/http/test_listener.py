@@ -6,8 +6,8 @@ import pytest
 
 from edge.http.client import request
 from fogline.errors import Misconfigured
-from fogline.event import EMPTY_NOTIFICATION, Lane
-from fogline.identity import UniqueId
+from fogline.events.event import EMPTY_NOTIFICATION, Lane
+from fogline.events.identity import UniqueId
 from fogline.process.rates import DeviceRates
 from fogline_edge.adapters.http.listener import HttpListener
 from fogline_edge.adapters.http.request_handler import COMMIT_S

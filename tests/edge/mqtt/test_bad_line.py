@@ -12,7 +12,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from fogline.codec import decode_event
+from fogline.events.codec import decode_event
 from fogline_edge.outbox.file.schema import open_database
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.rows.stored_body import unpack_body

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, suppress
 import pytest
 
 from edge.mqtt.waiting import gone, publishes
-from fogline.byte_budget import LOGIN_BYTES, ByteBudget
+from fogline.transport.byte_budget import LOGIN_BYTES, ByteBudget
 from fogline_edge.adapters.mqtt.protocol.packets import Connect, Disconnect, Publish, Will
 from fogline_edge.adapters.mqtt.protocol.primitives import V5, Reason
 from fogline_lab.mqtt_packets import encode, puback

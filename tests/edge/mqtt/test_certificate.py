@@ -2,8 +2,8 @@
 
 import pytest
 
-from fogline.certificate_names import CertificateNames
 from fogline.errors import Poison
+from fogline.transport.certificate_names import CertificateNames
 from fogline_edge.adapters.mqtt.hono.intake import Client
 from fogline_edge.adapters.mqtt.protocol.packets import Publish
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, Reason

@@ -9,9 +9,9 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties as PahoProperties
 
-from fogline.command import Reply
-from fogline.event import Lane, Receipt
-from fogline.identity import UniqueId
+from fogline.commands.command import Reply
+from fogline.events.event import Lane, Receipt
+from fogline.events.identity import UniqueId
 from fogline_edge.adapters.mqtt.protocol.primitives import V3
 from fogline_edge.adapters.mqtt.session.client_protocol import READ_AHEAD
 from fogline_lab.commands import MemoryCommands, make_command

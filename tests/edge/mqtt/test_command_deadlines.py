@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from fogline.codec import Beacon
-from fogline.command import Deadline
+from fogline.commands.command import Deadline
+from fogline.events.codec import Beacon
 from fogline_edge.adapters.mqtt.protocol.packets import Ack, Connack, Connect, Disconnect, Publish, Subscribe
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType, Reason
 from fogline_edge.adapters.mqtt.protocol.properties import NONE, Properties

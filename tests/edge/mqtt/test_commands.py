@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from fogline.command import Deadline
-from fogline.command import Reply as CommandAnswer
+from fogline.commands.command import Deadline
+from fogline.commands.command import Reply as CommandAnswer
 from fogline.dead_letter import decode_dead_letter
 from fogline.errors import SlowDown
-from fogline.event import EMPTY_NOTIFICATION, Lane, Receipt
+from fogline.events.event import EMPTY_NOTIFICATION, Lane, Receipt
 from fogline_edge.adapters.mqtt.protocol.packets import Ack, Connack, Disconnect, Publish, Unsubscribe
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType, Reason
 from fogline_edge.adapters.mqtt.protocol.properties import Properties

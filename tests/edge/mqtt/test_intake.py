@@ -5,8 +5,8 @@ import pytest
 from fogline.address import device_identifier
 from fogline.dead_letter import DEAD_CONTENT_TYPE, decode_dead_letter
 from fogline.errors import Poison
-from fogline.event import Lane, parse_rfc3339
-from fogline.identity import Retransmission, UniqueId
+from fogline.events.event import Lane, parse_rfc3339
+from fogline.events.identity import Retransmission, UniqueId
 from fogline_edge.adapters.device_acl import DeviceAcl
 from fogline_edge.adapters.mqtt.counters import MqttCounters
 from fogline_edge.adapters.mqtt.hono.intake import MAX_PROPERTIES, Client, PublishIntake

@@ -7,7 +7,7 @@ import pytest
 
 from fogline.dead_letter import decode_dead_letter
 from fogline.errors import Misconfigured
-from fogline.event import Receipt
+from fogline.events.event import Receipt
 from fogline.process.files import tls_files
 from fogline_edge.adapters.mqtt.protocol.packets import Connack, Connect, Disconnect, Publish, Will
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, Reason

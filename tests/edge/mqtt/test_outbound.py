@@ -2,7 +2,7 @@
 
 import pytest
 
-from fogline.command import Deadline
+from fogline.commands.command import Deadline
 from fogline_edge.adapters.mqtt.hono.subscriptions import Subscription
 from fogline_edge.adapters.mqtt.protocol.packets import Ack, Disconnect, Publish, Subscribe, Unsubscribe
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType, Reason

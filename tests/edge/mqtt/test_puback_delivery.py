@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from fogline.codec import decode_event
-from fogline.event import POSSIBLE_DUPLICATE, Receipt
-from fogline.identity import AckDelivery
+from fogline.events.codec import decode_event
+from fogline.events.event import POSSIBLE_DUPLICATE, Receipt
+from fogline.events.identity import AckDelivery
 from fogline_edge.adapters.mqtt.protocol.packets import Ack, Disconnect, Publish, Subscribe
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType, Reason
 from fogline_edge.adapters.mqtt.session import client_protocol, puback_delivery

@@ -4,8 +4,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from fogline.codec import decode_event
-from fogline.command import Deadline
+from fogline.commands.command import Deadline
+from fogline.events.codec import decode_event
 from fogline_edge.adapters.mqtt.protocol.packets import Ack, Connack, Publish
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType
 from fogline_edge.adapters.mqtt.protocol.properties import Properties

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fogline.errors import Misconfigured, Poison
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_edge.adapters.mqtt.hono.topics import MAX_TOPIC, Topics, TopicTarget
 from fogline_edge.settings import TopicSettings
 

@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from fogline.codec import decode_event
 from fogline.dead_letter import decode_dead_letter
-from fogline.event import Lane, Receipt
+from fogline.events.codec import decode_event
+from fogline.events.event import Lane, Receipt
 from fogline_edge.outbox.file.schema import open_database
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.rows.stored_body import unpack_body

@@ -1,8 +1,8 @@
 """A message to an arrival, something to pass over, or a dead letter."""
 
 from fogline.dead_letter import decode_dead_letter
-from fogline.event import Arrival
-from fogline.identity import Retransmission
+from fogline.events.event import Arrival
+from fogline.events.identity import Retransmission
 from fogline_edge.adapters.mqtt_client.intake import BrokerIntake
 from fogline_edge.profiles.plain import Plain
 from fogline_edge.profiles.profile import BrokerMessage, Ignored

@@ -9,11 +9,11 @@ from random import Random
 
 import pytest
 
-from fogline.codec import decode_event
 from fogline.errors import Misconfigured, Poison
-from fogline.event import Lane
-from fogline.gap import GAP_CONTENT_TYPE, decode_gap
-from fogline.identity import UniqueId
+from fogline.events.codec import decode_event
+from fogline.events.event import Lane
+from fogline.events.gap import GAP_CONTENT_TYPE, decode_gap
+from fogline.events.identity import UniqueId
 from fogline_edge.downlink import journal
 from fogline_edge.outbox.file.pages import PAGE_BYTES
 from fogline_edge.outbox.outbox import Outbox

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from fogline.event import Arrival, Lane
-from fogline.identity import Counter, DeviceTime, Evidence, Retransmission, SessionCounter, UniqueId
+from fogline.events.event import Arrival, Lane
+from fogline.events.identity import Counter, DeviceTime, Evidence, Retransmission, SessionCounter, UniqueId
 from fogline_edge.outbox.memory.memory_expiry import REMEMBER_S
 from fogline_edge.outbox.memory.recognition import COUNTER_RESEND_S
 from fogline_lab.events import NOW_NS

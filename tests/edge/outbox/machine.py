@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from fogline.event import Receipt
-from fogline.identity import Counter, Retransmission
+from fogline.events.event import Receipt
+from fogline.events.identity import Counter, Retransmission
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings
 from fogline_lab.amqp import within

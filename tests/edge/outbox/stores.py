@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fogline.event import Arrival, Receipt
-from fogline.ledger import Counts
+from fogline.events.event import Arrival, Receipt
+from fogline.gateway.ledger import Counts
 from fogline_edge.machine.boot import SYSTEM, Clock, moment
 from fogline_edge.outbox.file.free_space import may_wait
 from fogline_edge.outbox.file.schema import Connect, connect_file, open_database

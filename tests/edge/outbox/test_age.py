@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edge.outbox.machine import COAP_S, Machine, confirmable, counted, settings
-from fogline.event import Receipt
+from fogline.events.event import Receipt
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.amqp import within
 from fogline_lab.clock import RIGHT_NS

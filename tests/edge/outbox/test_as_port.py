@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from contracts.port_contract import Opened, PortContract
-from fogline.codec import decode_event
+from fogline.events.codec import decode_event
 from fogline_edge.outbox import port as module
 from fogline_edge.outbox.file.schema import open_database
 from fogline_edge.outbox.outbox import Outbox

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from edge.outbox.full_outbox import KB, full, heal
-from fogline.command import Reply
+from fogline.commands.command import Reply
+from fogline.commands.signature import TrustedKeys
 from fogline.errors import SlowDown
-from fogline.event import Lane, Receipt
-from fogline.signature import TrustedKeys
+from fogline.events.event import Lane, Receipt
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox import port as module
 from fogline_edge.outbox.outbox import Outbox

@@ -2,11 +2,11 @@
 
 import pytest
 
-from fogline.codec import decode_event
-from fogline.command import Deadline
-from fogline.event import Receipt, TimeQuality, parse_rfc3339
-from fogline.identity import DeviceTime
-from fogline.signature import TrustedKeys
+from fogline.commands.command import Deadline
+from fogline.commands.signature import TrustedKeys
+from fogline.events.codec import decode_event
+from fogline.events.event import Receipt, TimeQuality, parse_rfc3339
+from fogline.events.identity import DeviceTime
 from fogline_edge.downlink import journal
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox.outbox import Outbox

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from edge.outbox.damaged import mark_damaged
 from edge.outbox.stores import open_store, rows, take
-from fogline.codec import Range, chain_of, decode_batch, decode_event, encode_batch
 from fogline.errors import SlowDown
-from fogline.event import Lane, Receipt
-from fogline.gap import GAP_CONTENT_TYPE, GapReason, Lost, above, decode_gap
-from fogline.hello import Mark, Reopen, Resume, resume
-from fogline.ledger import STATEMENT_CONTENT_TYPE
+from fogline.events.codec import Range, chain_of, decode_batch, decode_event, encode_batch
+from fogline.events.event import Lane, Receipt
+from fogline.events.gap import GAP_CONTENT_TYPE, GapReason, Lost, above, decode_gap
+from fogline.gateway.hello import Mark, Reopen, Resume, resume
+from fogline.gateway.ledger import STATEMENT_CONTENT_TYPE
 from fogline_edge.operate.status import read_status
 from fogline_edge.outbox.file.data_folder import RunEnd
 from fogline_edge.outbox.outbox import Outbox

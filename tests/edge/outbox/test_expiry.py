@@ -4,8 +4,8 @@ import sqlite3
 
 import pytest
 
-from fogline.event import Lane
-from fogline.gap import GAP_CONTENT_TYPE, decode_gap
+from fogline.events.event import Lane
+from fogline.events.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline_cloud.kafka.committed_records import CommittedRecord
 from fogline_cloud.kafka.records import record_of
 from fogline_cloud.ledger.balance import judge

@@ -9,7 +9,7 @@ import pytest
 
 from edge.outbox.full_outbox import Full
 from fogline.errors import Misconfigured
-from fogline.event import Receipt
+from fogline.events.event import Receipt
 from fogline_edge import gateway
 from fogline_edge.outbox.file import free_space as module
 from fogline_edge.outbox.file.data_folder import DataFolder

@@ -8,7 +8,7 @@ import pytest
 
 from edge.outbox.full_outbox import Full, full, heal
 from fogline.errors import Misconfigured
-from fogline.event import Receipt
+from fogline.events.event import Receipt
 from fogline_edge import gateway
 from fogline_edge.cli import main
 from fogline_edge.machine import fixed_file as module

@@ -8,8 +8,8 @@ import pytest
 
 from edge.outbox.histories import KINDS, Device, Sent
 from edge.outbox.stores import open_store, rows, take
-from fogline.event import Receipt
-from fogline.identity import Counter, DeviceTime, Retransmission, SessionCounter, UniqueId
+from fogline.events.event import Receipt
+from fogline.events.identity import Counter, DeviceTime, Retransmission, SessionCounter, UniqueId
 from fogline_edge.outbox.memory.memory_expiry import REMEMBER_S
 from fogline_edge.outbox.memory.recognition import COUNTER_RESEND_S
 from fogline_lab.clock import FakeClock

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from fogline.codec import decode_event
 from fogline.dead_letter import decode_dead_letter
-from fogline.event import Lane, Receipt
+from fogline.events.codec import decode_event
+from fogline.events.event import Lane, Receipt
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.amqp import within
 from fogline_lab.events import make_arrival

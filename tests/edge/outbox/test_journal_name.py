@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from fogline.command import REMEMBER_COMMANDS_S
+from fogline.commands.command import REMEMBER_COMMANDS_S
 from fogline_edge.outbox.file.data_folder import forget_journal_name, journal_name
 from fogline_edge.outbox.file.schema import open_database
 from fogline_edge.outbox.memory.memory_expiry import LATE_MS, MemoryExpiry

@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 
 from edge.outbox.stores import open_store, take
-from fogline.event import Receipt
-from fogline.identity import Counter
-from fogline.report_on_change import ReportPolicy
+from fogline.events.event import Receipt
+from fogline.events.identity import Counter
+from fogline.events.report_on_change import ReportPolicy
 from fogline_edge.outbox.memory import last_seen as module
 from fogline_edge.outbox.memory.last_seen import PAUSE_S
 from fogline_edge.outbox.memory.recognition import COUNTER_RESEND_S

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from fogline.event import Receipt
-from fogline.identity import UniqueId
-from fogline.report_on_change import ReportPolicy
+from fogline.events.event import Receipt
+from fogline.events.identity import UniqueId
+from fogline.events.report_on_change import ReportPolicy
 from fogline_edge.outbox.file.pages import PAGE_BYTES
 from fogline_edge.outbox.file.schema import open_database
 from fogline_edge.outbox.memory import memory_expiry as module

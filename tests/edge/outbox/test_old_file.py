@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from fogline.codec import Range, chain_of, decode_batch, encode_batch
-from fogline.event import Lane, Receipt
-from fogline.gap import GAP_CONTENT_TYPE, decode_gap
-from fogline.identity import UniqueId
+from fogline.events.codec import Range, chain_of, decode_batch, encode_batch
+from fogline.events.event import Lane, Receipt
+from fogline.events.gap import GAP_CONTENT_TYPE, decode_gap
+from fogline.events.identity import UniqueId
 from fogline_edge.downlink import journal
 from fogline_edge.machine.boot import beacon
 from fogline_edge.outbox.file import schema

@@ -6,12 +6,12 @@ import sqlite3
 
 import pytest
 
-from fogline.codec import decode_event
 from fogline.errors import Misconfigured, SlowDown
-from fogline.event import Lane, Receipt, parse_rfc3339
-from fogline.gap import GAP_CONTENT_TYPE, decode_gap
-from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
-from fogline.report_on_change import ReportPolicy
+from fogline.events.codec import decode_event
+from fogline.events.event import Lane, Receipt, parse_rfc3339
+from fogline.events.gap import GAP_CONTENT_TYPE, decode_gap
+from fogline.events.report_on_change import ReportPolicy
+from fogline.gateway.ledger import STATEMENT_CONTENT_TYPE, decode_statement
 from fogline_edge.outbox import port as module
 from fogline_edge.outbox import startup
 from fogline_edge.outbox.outbox import Outbox

@@ -3,9 +3,9 @@
 import asyncio
 from pathlib import Path
 
-from fogline.codec import decode_event
-from fogline.event import Lane
-from fogline.ledger import STATEMENT_CONTENT_TYPE, Statement, decode_statement
+from fogline.events.codec import decode_event
+from fogline.events.event import Lane
+from fogline.gateway.ledger import STATEMENT_CONTENT_TYPE, Statement, decode_statement
 from fogline_edge.operate.status import read_events
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.writer import housekeeping

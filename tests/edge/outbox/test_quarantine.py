@@ -6,9 +6,9 @@ import sqlite3
 
 import pytest
 
-from fogline.codec import decode_event
-from fogline.event import Lane, Receipt
-from fogline.gap import GAP_CONTENT_TYPE, decode_gap
+from fogline.events.codec import decode_event
+from fogline.events.event import Lane, Receipt
+from fogline.events.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline_edge.cli import main
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.writer import quarantine as module

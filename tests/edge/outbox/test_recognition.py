@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fogline.event import Arrival, Lane
-from fogline.identity import Counter, Dedup, DeviceTime, Retransmission, SessionCounter, UniqueId, digest
+from fogline.events.event import Arrival, Lane
+from fogline.events.identity import Counter, Dedup, DeviceTime, Retransmission, SessionCounter, UniqueId, digest
 from fogline_edge.outbox.file.schema import connect_file, migrate
 from fogline_edge.outbox.memory.recognition import (
     COUNTER_RESEND_DISTANCE,

@@ -6,8 +6,8 @@ import itertools
 import pytest
 
 from edge.outbox.stores import open_store, take
-from fogline.codec import decode_event
-from fogline.hello import Mark, Reopen, resume
+from fogline.events.codec import decode_event
+from fogline.gateway.hello import Mark, Reopen, resume
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.writer import renumbering, stream_views
 from fogline_lab.events import make_arrival

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from edge.outbox.stores import LARGE, copy_file, open_store, resends, roll_back, take
-from fogline.event import Arrival, Receipt
-from fogline.identity import Retransmission
+from fogline.events.event import Arrival, Receipt
+from fogline.events.identity import Retransmission
 from fogline_edge.outbox.file.schema import open_database
 from fogline_edge.outbox.memory import resend_memory as module
 from fogline_edge.outbox.memory.resend_memory import ENTRY, LEAST_ENTRIES, SHARE, ResendMemory

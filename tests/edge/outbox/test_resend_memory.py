@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from fogline.codec import decode_event
 from fogline.dead_letter import DEAD_TYPE
-from fogline.event import POSSIBLE_DUPLICATE, Receipt
-from fogline.identity import AckDelivery, Retransmission
+from fogline.events.codec import decode_event
+from fogline.events.event import POSSIBLE_DUPLICATE, Receipt
+from fogline.events.identity import AckDelivery, Retransmission
 from fogline_edge.outbox.file.schema import open_database
 from fogline_edge.outbox.memory import resend_memory as module
 from fogline_edge.outbox.memory.resend_memory import ResendMemory

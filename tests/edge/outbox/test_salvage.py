@@ -24,11 +24,11 @@ from edge.outbox.damaged import (
     readable,
     start,
 )
-from fogline.codec import decode_event
-from fogline.command import Deadline
+from fogline.commands.command import Deadline
 from fogline.errors import Misconfigured
-from fogline.event import Lane
-from fogline.gap import GapReason
+from fogline.events.codec import decode_event
+from fogline.events.event import Lane
+from fogline.events.gap import GapReason
 from fogline_edge.downlink import journal
 from fogline_edge.downlink.command_task import IN_DOUBT, CommandTask
 from fogline_edge.machine.boot import beacon

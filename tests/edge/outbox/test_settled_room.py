@@ -7,7 +7,7 @@ import pytest
 
 from edge.outbox.stores import open_store, roll_back, rows, states, take
 from fogline.errors import SlowDown
-from fogline.event import Lane, Receipt
+from fogline.events.event import Lane, Receipt
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.writer import store as module
 from fogline_edge.outbox.writer.store import PURGED_BYTES, PURGED_ROWS

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fogline.codec import encode_event
 from fogline.errors import Poison
+from fogline.events.codec import encode_event
 from fogline_edge.outbox.rows.stored_body import pack_body, unpack_body
 from fogline_lab.events import make_event, make_noise
 

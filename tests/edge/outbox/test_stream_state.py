@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from edge.outbox.stores import StreamState, copy_file, open_store, roll_back, states, take
 from fogline.dead_letter import DEAD_TYPE
-from fogline.event import Arrival, Lane, Receipt
-from fogline.identity import Retransmission, UniqueId
-from fogline.report_on_change import ReportPolicy
+from fogline.events.event import Arrival, Lane, Receipt
+from fogline.events.identity import Retransmission, UniqueId
+from fogline.events.report_on_change import ReportPolicy
 from fogline_edge.machine.boot import moment
 from fogline_edge.outbox.file.data_folder import RunEnd
 from fogline_edge.outbox.rows import streams as module

@@ -7,8 +7,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fogline.codec import Range, chain_of, encode_batch, read_batch
-from fogline.event import Arrival, Lane, Receipt
+from fogline.events.codec import Range, chain_of, encode_batch, read_batch
+from fogline.events.event import Arrival, Lane, Receipt
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.events import BEACON, make_arrival
 from fogline_lab.gateway.outbox_use import put

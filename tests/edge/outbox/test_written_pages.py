@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from edge.outbox.stores import open_store, take
-from fogline.event import Receipt
-from fogline.identity import Retransmission
+from fogline.events.event import Receipt
+from fogline.events.identity import Retransmission
 from fogline_edge.outbox.file.pages import PAGE_BYTES
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.rows.streams import SAVED_ROWS

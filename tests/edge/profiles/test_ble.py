@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from fogline.address import is_identifier
 from fogline.advertisement import Advertisement, decode, short_uuid
 from fogline.errors import Misconfigured, Poison
-from fogline.identity import Counter
-from fogline.report_on_change import ReportPolicy
+from fogline.events.identity import Counter
+from fogline.events.report_on_change import ReportPolicy
 from fogline_cloud.flows.parsers.ble.bthome import OBJECTS
 from fogline_edge.profiles.ble import PRESS_PAUSE_S, body_of, counter_of, device_of, fits, full_uuid, report_of
 from fogline_edge.profiles.ble_files import built_in_profiles, find_profiles, load_profile

@@ -3,7 +3,7 @@
 import pytest
 
 from fogline.errors import Misconfigured, Poison
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_edge.profiles.plain import Plain
 from fogline_edge.profiles.profile import BrokerMessage, Filter, Ignored, IgnoreReason
 from fogline_edge.settings import TopicSettings

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from fogline.errors import Poison
-from fogline.event import Arrival, Lane
-from fogline.identity import DeviceTime
+from fogline.events.event import Arrival, Lane
+from fogline.events.identity import DeviceTime
 from fogline_edge.profiles.profile import BrokerMessage, Filter, Ignored, IgnoreReason, Learned
 from fogline_edge.profiles.zigbee2mqtt import Zigbee2Mqtt
 

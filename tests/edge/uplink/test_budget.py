@@ -9,7 +9,7 @@ import pytest
 
 from fogline.amqp.backoff import Backoff
 from fogline.amqp.wire import decode
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink.uplink import Uplink

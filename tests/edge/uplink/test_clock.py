@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from fogline import hello
 from fogline.amqp.backoff import Backoff
+from fogline.gateway import hello
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink.uplink import Uplink

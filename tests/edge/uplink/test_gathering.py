@@ -11,8 +11,8 @@ from fogline import address
 from fogline.amqp.backoff import Backoff
 from fogline.amqp.outcome import ACCEPTED
 from fogline.amqp.wire import decode
-from fogline.codec import decode_range
-from fogline.event import Lane
+from fogline.events.codec import decode_range
+from fogline.events.event import Lane
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink import batch_delay

@@ -16,7 +16,7 @@ from fogline.amqp.outcome import (
     UNAUTHORIZED,
     Condition,
 )
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink import lanes as module

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from fogline import hello
 from fogline.amqp.backoff import Backoff
 from fogline.amqp.outcome import DECODE_ERROR, UNAUTHORIZED, Condition, rejected
+from fogline.gateway import hello
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink import session

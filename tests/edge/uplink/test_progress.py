@@ -4,9 +4,10 @@ import asyncio
 
 import msgspec
 
-from fogline import address, hello
+from fogline import address
 from fogline.amqp.backoff import Backoff
-from fogline.event import Lane
+from fogline.events.event import Lane
+from fogline.gateway import hello
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink import stream_pumps

@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from fogline.event import Event, Lane, TimeQuality
+from fogline.events.event import Event, Lane, TimeQuality
 from fogline_cloud.kafka import records, topics
 from fogline_lab.kafka_broker import KafkaBroker
 

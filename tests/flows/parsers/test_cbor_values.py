@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fogline.errors import Poison
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.flows.parsers import MAX_READINGS, Reading, Skip
 from fogline_cloud.flows.parsers.cbor_values import parse
 from fogline_cloud.flows.parsers.strict_json import MAX_BYTES, MAX_DEPTH

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fogline.errors import Poison
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.flows.parsers import Leftover, Reading, Skip
 from fogline_cloud.flows.parsers.csv_values import MAX_BYTES, parse
 from fogline_cloud.flows.sandbox.parser_runner import checked

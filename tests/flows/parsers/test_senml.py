@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fogline.errors import Poison
-from fogline.event import Event, parse_rfc3339
+from fogline.events.event import Event, parse_rfc3339
 from fogline_cloud.flows.parsers import Leftover, Reading, Skip
 from fogline_cloud.flows.parsers.senml import parse
 from fogline_cloud.flows.sandbox.parser_runner import checked

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.flows.parsers import Reading, Retry
 from fogline_cloud.flows.parsers.json_values import parse as parse_json
 

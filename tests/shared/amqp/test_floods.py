@@ -6,7 +6,7 @@ import pytest
 
 from fogline.amqp.outcome import Condition
 from fogline.amqp.peer_events import MAX_LINKS, MAX_UNFINISHED_BYTES
-from fogline.codec import MAX_MESSAGE_BYTES
+from fogline.events.codec import MAX_MESSAGE_BYTES
 from fogline_lab.memory import resident_bytes
 from shared.amqp.engine_peer import START, Peer, attach, detach, on_channel, performative, transfer
 

@@ -5,11 +5,11 @@ import re
 
 import pytest
 
+from fogline.commands.signature import make_key
 from fogline.errors import Misconfigured
 from fogline.process.files.settings_file import load_toml
 from fogline.process.files.tls_files import TlsSettings
 from fogline.process.files.user_file import read_password
-from fogline.signature import make_key
 from fogline_cloud.access.access_file import read_permissions
 from fogline_cloud.authority.ca_folder import ROOT, CaFolder
 from fogline_cloud.authority.certificates import now_utc

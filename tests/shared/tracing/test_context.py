@@ -4,7 +4,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from fogline.codec import encode_event
+from fogline.events.codec import encode_event
 from fogline.tracing.context import TraceContext, may_be_traced, sampled_context, trace_context
 from fogline_lab.events import make_event
 

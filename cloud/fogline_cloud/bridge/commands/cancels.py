@@ -2,8 +2,8 @@
 
 from fogline.address import CommandAddress, shown
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, RELEASED, Outcome, rejected
-from fogline.cancel import TOO_LATE
-from fogline.command import CommandState
+from fogline.commands.cancel import TOO_LATE
+from fogline.commands.command import CommandState
 from fogline.errors import Poison
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_cloud.access.policy import Action, Policy

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import partial
 
 from fogline.amqp.outcome import DeliveryState, Outcome, rejected
-from fogline.cancel import encode_cancel
-from fogline.command import CONFLICT, MAX_NAME, MAX_TEXT, Deadline, JournalQuery, encode_command, encode_query
+from fogline.commands.cancel import encode_cancel
+from fogline.commands.command import CONFLICT, MAX_NAME, MAX_TEXT, Deadline, JournalQuery, encode_command, encode_query
+from fogline.commands.signature import Signer
 from fogline.errors import Unreachable
 from fogline.message import Message
 from fogline.process.crash_points import CrashPoint, crash_point
-from fogline.signature import Signer
 from fogline_cloud.bridge.gateways.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.peers.peer import GatewayPeer
 from fogline_cloud.commands.command_life import AskJournal, AskToCancel, CommandLife, Effects, JournalLookup, Now, SendCommand

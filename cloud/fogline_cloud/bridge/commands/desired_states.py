@@ -21,7 +21,7 @@ from functools import partial
 import msgspec
 
 from fogline.amqp.outcome import RESOURCE_LIMIT, DeliveryState, Outcome
-from fogline.command import CommandState, Deadline, digest
+from fogline.commands.command import CommandState, Deadline, digest
 from fogline.message import pack_id
 from fogline.process.log_throttle import LogThrottle
 from fogline.process.loop_calls import call_soon

@@ -7,9 +7,9 @@ wait for the transaction of a shard, or for the one before it.
 import contextlib
 from collections.abc import Iterable
 
-from fogline.codec import Range, read_batch
 from fogline.errors import Poison
-from fogline.event import Event
+from fogline.events.codec import Range, read_batch
+from fogline.events.event import Event
 from fogline.message import Message
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_cloud.bridge.commands.command_table import CommandTable

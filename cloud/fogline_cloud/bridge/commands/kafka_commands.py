@@ -14,7 +14,7 @@ from functools import partial
 
 from fogline.address import CommandAddress, is_identifier
 from fogline.amqp.outcome import DeliveryState, Outcome
-from fogline.command import CommandState, Status
+from fogline.commands.command import CommandState, Status
 from fogline.errors import Poison
 from fogline.process.kernel_clock import wall_clock_ms
 from fogline.process.log_throttle import LogThrottle

@@ -14,7 +14,7 @@ from fogline.address import Address, CommandAddress, CommandResponse, shown
 from fogline.amqp.events import Delivery, Link
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, NOT_ALLOWED, NOT_FOUND, RELEASED, RESOURCE_LIMIT, Outcome, rejected
 from fogline.amqp.scheduler import Share
-from fogline.command import CONFLICT, CommandState, Reply, Status
+from fogline.commands.command import CONFLICT, CommandState, Reply, Status
 from fogline.connection_clock import monotonic_ms, time_left_ms
 from fogline.errors import Poison
 from fogline.message import Message

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from fogline.address import Address, Reports
 from fogline.amqp.events import Delivery, Link
 from fogline.amqp.outcome import RELEASED
+from fogline.documents.media_type import check_encoding, check_media_type, check_payload, event_type
 from fogline.errors import Poison
-from fogline.event import Event, Lane, TimeQuality, parse_rfc3339, rfc3339
-from fogline.identity import Dedup, semantic_id
-from fogline.media_type import check_encoding, check_media_type, check_payload, event_type
+from fogline.events.event import Event, Lane, TimeQuality, parse_rfc3339, rfc3339
+from fogline.events.identity import Dedup, semantic_id
 from fogline.message import Message
 from fogline.process.loop_calls import call_soon
 from fogline.tracing.spans import ExportSpans
@@ -79,7 +79,7 @@ class ClientEventHandler(LinkHandler):
 
 
 def event_of(message: Message, address: Reports, now_ns: int) -> Event:
-    """Return the event in a client's message. Raises `Poison` as `device_of` and `fogline.media_type` do; `malformed`."""
+    """Return the event in a client's message. Raises `Poison`: as `device_of`, as `media_type`, and `malformed`."""
     device = device_of(message, address)
     lane = _LANES[address.endpoint]
     given = message.content_type or _attribute(message, "datacontenttype")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from fogline.amqp.wire import as_int
-from fogline.media_type import RESERVED
+from fogline.documents.media_type import RESERVED
 from fogline.message import Message
 from fogline_cloud.kafka.committed_records import CommittedRecord
 

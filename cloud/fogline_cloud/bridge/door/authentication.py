@@ -13,15 +13,15 @@ from weakref import WeakKeyDictionary
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from fogline import hello
 from fogline.address import is_identifier, shown
 from fogline.amqp.driver import AmqpConnection, Handler
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import AmqpPeer
 from fogline.amqp.login import EXTERNAL, PLAIN, Login, LoginVerdict
 from fogline.amqp.security import ServerSecurity
-from fogline.enrolment import PRODUCT, USER_PREFIX
 from fogline.errors import Misconfigured
+from fogline.gateway import hello
+from fogline.gateway.enrolment import PRODUCT, USER_PREFIX
 from fogline.process.files.tls_files import ReadAgain, server_context
 from fogline.process.log_throttle import LogThrottle
 from fogline.process.rates import DeviceRates

@@ -5,8 +5,8 @@ from typing import Final
 
 from fogline.amqp.driver import AmqpConnection, Handler
 from fogline.amqp.outcome import RESOURCE_LIMIT, Condition
-from fogline.byte_budget import ByteAccount, ByteBudget
-from fogline.unnamed_sockets import UnnamedSockets
+from fogline.transport.byte_budget import ByteAccount, ByteBudget
+from fogline.transport.unnamed_sockets import UnnamedSockets
 from fogline_cloud.access.principal import ASSERTED, Principal
 from fogline_cloud.bridge.door.authentication import Authentication
 

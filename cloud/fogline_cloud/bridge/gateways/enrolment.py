@@ -1,4 +1,4 @@
-"""Issues certificates to gateways that log in by a token or by the certificate that they have (`fogline.enrolment`).
+"""Issues certificates to gateways that log in by a token or by the certificate that they have (`fogline.gateway.enrolment`).
 
 It revokes the certificate of a gateway that is given up and asks for it. It also signs the list of revoked certificates anew
 in time: a bridge with an old list refuses everybody.
@@ -19,8 +19,8 @@ from fogline.amqp.events import Delivery, Link
 from fogline.amqp.outcome import ACCEPTED, NOT_IMPLEMENTED, Condition, Outcome
 from fogline.amqp.scheduler import Share
 from fogline.amqp.sending import Sender
-from fogline.enrolment import MAX_REQUEST_BYTES, REVOKE_TYPE, Enrolled
 from fogline.errors import FoglineError, Misconfigured, Unreachable
+from fogline.gateway.enrolment import MAX_REQUEST_BYTES, REVOKE_TYPE, Enrolled
 from fogline.message import Message
 from fogline_cloud.authority.ca_folder import CaFolder, check_key
 from fogline_cloud.authority.certificates import Role, Subject, now_utc, pem

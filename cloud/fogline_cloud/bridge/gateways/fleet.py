@@ -5,9 +5,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from fogline.event import Lane
-from fogline.gateway_statistics import GatewayStatistics
-from fogline.hello import KNOWN_MS
+from fogline.events.event import Lane
+from fogline.gateway.gateway_statistics import GatewayStatistics
+from fogline.gateway.hello import KNOWN_MS
 from fogline.process.monitoring.metrics import Sample
 
 MAX_GATEWAYS = 10_000

@@ -5,14 +5,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from fogline import hello
 from fogline.address import Address, Control, HelloAddress, IngestAddress, shown
 from fogline.amqp.events import Delivery, Link
 from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, NOT_FOUND, RELEASED, RESOURCE_LIMIT, UNAUTHORIZED, Condition, rejected
 from fogline.amqp.scheduler import Share
-from fogline.codec import MAX_MESSAGE_BYTES, Range, decode_beacon, decode_range
-from fogline.event import Lane
-from fogline.gateway_statistics import STATISTICS_CONTENT_TYPE, decode_statistics
+from fogline.events.codec import MAX_MESSAGE_BYTES, Range, decode_beacon, decode_range
+from fogline.events.event import Lane
+from fogline.gateway import hello
+from fogline.gateway.gateway_statistics import STATISTICS_CONTENT_TYPE, decode_statistics
 from fogline.message import Message
 from fogline.process.kernel_clock import wall_clock_ms
 from fogline.process.loop_calls import call_soon

@@ -27,8 +27,8 @@ from fogline.amqp.outcome import (
 from fogline.amqp.security import ClientSecurity
 from fogline.amqp.sending import Sender
 from fogline.amqp.wire import encode
-from fogline.codec import MAX_MESSAGE_BYTES
 from fogline.errors import Misconfigured
+from fogline.events.codec import MAX_MESSAGE_BYTES
 from fogline.message import Message
 from fogline.process.files.settings_file import split_endpoint
 from fogline.process.files.tls_files import client_context

@@ -11,9 +11,9 @@ from fogline.amqp.driver import AmqpConnection
 from fogline.amqp.events import Delivery, Link
 from fogline.amqp.outcome import DeliveryState, Outcome
 from fogline.amqp.sending import Sender
-from fogline.codec import Beacon
-from fogline.command import Deadline
+from fogline.commands.command import Deadline
 from fogline.errors import Poison
+from fogline.events.codec import Beacon
 from fogline.message import Message
 from fogline_cloud.access.principal import Principal
 from fogline_cloud.access.quotas import DEBT_S, Use, over_quota

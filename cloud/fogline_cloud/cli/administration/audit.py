@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from fogline.address import printable
-from fogline.document_error import explained
+from fogline.documents.document_error import explained
 from fogline.errors import Misconfigured, Poison, Unreachable
 from fogline.process.console.command_line import add_limit
 from fogline.process.console.listing import show_rows, utc

@@ -6,11 +6,11 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
+from fogline.commands.signature import make_key
 from fogline.process.console.command_line import add_limit
 from fogline.process.console.listing import show_facts, show_rows, utc
 from fogline.process.console.terminal import show, tell
-from fogline.signature import make_key
 from fogline_cloud.cli.common import add_command, add_group, device_argument
 from fogline_cloud.cli.operators.command_cancel import add_cancel
 from fogline_cloud.cli.operators.command_send import add_send

@@ -5,7 +5,7 @@ import asyncio
 import json
 from typing import Any
 
-from fogline.command import CommandState, Status
+from fogline.commands.command import CommandState, Status
 from fogline.process.console.terminal import show, tell
 from fogline_cloud.cli.common import add_command
 from fogline_cloud.cli.operators.operator_link import add_bridge, command_of, connected

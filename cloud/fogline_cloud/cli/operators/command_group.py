@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fogline.address import is_identifier
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline.errors import Misconfigured
 from fogline.process.console.command_line import INTERRUPTED
 from fogline.process.console.listing import show_rows

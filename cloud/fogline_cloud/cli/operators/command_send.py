@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fogline.address import addressed_device
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline.errors import Misconfigured, Poison
 from fogline.process.console.command_line import INTERRUPTED
 from fogline.process.console.terminal import show, show_body, show_progress, tell

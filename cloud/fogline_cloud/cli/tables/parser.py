@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fogline.address import printable
-from fogline.event import Event, rfc3339
+from fogline.events.event import Event, rfc3339
 from fogline.process.console.terminal import show
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.flows.sandbox.parser_runner import CheckedReading, ParseResult

@@ -1,6 +1,6 @@
 """The parser plugins of the flow: their interface, the registry, and the choice of a parser for an event.
 
-A parser is a callable that turns one `fogline.event.Event` into readings. It is registered as an entry point of the group
+A parser is a callable that turns one `fogline.events.event.Event` into readings. It is registered as an entry point of group
 `fogline.parsers`, in the `pyproject.toml` of its own distribution:
 
     [project.entry-points."fogline.parsers"]
@@ -22,7 +22,7 @@ The module itself:
     from collections.abc import Iterator
 
     from fogline.errors import Poison
-    from fogline.event import Event
+    from fogline.events.event import Event
     from fogline_cloud.flows.parsers import Reading, Skip
 
     def parse(event: Event) -> Iterator[Reading]:
@@ -84,9 +84,9 @@ from importlib.metadata import entry_points
 import msgspec
 
 from fogline import advertisement
+from fogline.documents.json_payload import is_json_type
 from fogline.errors import Misconfigured
-from fogline.event import Event
-from fogline.json_payload import is_json_type
+from fogline.events.event import Event
 from fogline.short_cache import cache_short
 
 GROUP = "fogline.parsers"

@@ -5,7 +5,7 @@ Not understood, beside what parser `json` names: tags but those that `strict_cbo
 
 import base64
 
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.flows.parsers import Leftover, Reading
 from fogline_cloud.flows.parsers.json_values import readings_of
 from fogline_cloud.flows.parsers.strict_cbor import Cbor, loads

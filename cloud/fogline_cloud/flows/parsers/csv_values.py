@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from fogline.errors import Poison
-from fogline.event import Event, parse_rfc3339
+from fogline.events.event import Event, parse_rfc3339
 from fogline_cloud.flows.parsers import Leftover, Reading, Skip
 
 MAX_BYTES = 1024 * 1024

@@ -9,7 +9,7 @@ Not understood: a member that is named twice, and values nested deeper than `MAX
 import math
 
 from fogline.errors import Poison
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.flows.parsers import MAX_READINGS, Leftover, Reading
 from fogline_cloud.flows.parsers.strict_json import MAX_DEPTH, TOO_DEEP, Json, OddValue, loads
 

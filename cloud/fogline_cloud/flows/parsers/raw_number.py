@@ -3,7 +3,7 @@
 import re
 
 from fogline.errors import Poison
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.flows.parsers import Reading, Skip
 
 _NUMBER = re.compile(rb"\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?)\s*")

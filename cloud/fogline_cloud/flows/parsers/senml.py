@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from fogline.document_error import explained
+from fogline.documents.document_error import explained
 from fogline.errors import Poison
-from fogline.event import Event, parse_rfc3339
+from fogline.events.event import Event, parse_rfc3339
 from fogline_cloud.flows.parsers import MAX_READINGS, Leftover, Reading
 from fogline_cloud.flows.parsers.strict_json import loads
 

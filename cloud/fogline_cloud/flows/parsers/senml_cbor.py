@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.flows.parsers import Leftover, Reading
 from fogline_cloud.flows.parsers.cbor_values import base64url
 from fogline_cloud.flows.parsers.senml import resolved

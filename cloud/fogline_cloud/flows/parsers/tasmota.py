@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from fogline.errors import Poison
-from fogline.event import Event, parse_rfc3339
+from fogline.events.event import Event, parse_rfc3339
 from fogline_cloud.flows.parsers import Leftover, Reading
 from fogline_cloud.flows.parsers.json_leaves import NUMBER, Path, leaves, quantity_name, reading_of
 from fogline_cloud.flows.parsers.strict_json import Json, loads

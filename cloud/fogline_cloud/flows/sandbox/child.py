@@ -18,7 +18,7 @@ from typing import BinaryIO, NoReturn
 
 import msgspec
 
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.flows.sandbox.memory_limit import memory_limit
 from fogline_cloud.flows.sandbox.parser_runner import KILLED, NO_MEMORY, ParseResult, detail_text
 from fogline_cloud.flows.tables.schema import EventOutcome

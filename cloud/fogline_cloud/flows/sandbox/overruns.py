@@ -6,7 +6,7 @@ the limit shrinks for their content type: a healthy event needs a small share of
 
 from collections import Counter
 
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.flows.parsers import essence
 
 OVERRUNS_OF_DEVICE = 3

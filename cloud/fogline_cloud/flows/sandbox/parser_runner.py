@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from fogline.errors import Poison
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.flows import parsers as limits
 from fogline_cloud.flows.parsers import Leftover, Parser, Reading, Retry, Skip
 from fogline_cloud.flows.sandbox.overruns import OverrunBudget

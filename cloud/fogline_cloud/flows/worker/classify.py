@@ -7,11 +7,13 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-import fogline.event
-from fogline import bridge_notice, dead_letter, gap, ledger
+import fogline.events.event
+from fogline import dead_letter
 from fogline.address import check_identifier
 from fogline.errors import Poison
-from fogline.event import Event, parse_rfc3339
+from fogline.events import bridge_notice, gap
+from fogline.events.event import Event, parse_rfc3339
+from fogline.gateway import ledger
 from fogline.short_cache import cache_short
 from fogline_cloud.flows.parsers import essence
 from fogline_cloud.flows.sandbox.parser_runner import CheckedReading, ParseResult, detail_text, reason_text
@@ -174,7 +176,7 @@ def _result_without_parser(event: Event) -> ParseResult | None:
     match essence(event.content_type):
         case _ if event.commandid is not None:
             reason, detail = "reply", f"command {event.commandid}: {event.commandstate} {event.status}"
-        case fogline.event.EMPTY_NOTIFICATION:
+        case fogline.events.event.EMPTY_NOTIFICATION:
             reason, detail = "notification", f"ready to receive commands: ttd {event.ttd}"
         case bridge_notice.NOTICE_CONTENT_TYPE:
             reason, detail = "notice", event.data.decode("utf-8", "replace")

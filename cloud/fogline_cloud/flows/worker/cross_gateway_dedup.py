@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fogline.event import TimeQuality
+from fogline.events.event import TimeQuality
 from fogline_cloud.flows.tables.schema import EventOutcome
 from fogline_cloud.settings import SharedSettings, Strategy
 

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fogline.gap import GapReason
+from fogline.events.gap import GapReason
 from fogline_cloud.flows.tables import schema
 from fogline_cloud.flows.tables.schema import EventOutcome, arrow_schema
 from fogline_cloud.flows.worker.row_headers import COLUMNS, headers_of

@@ -6,7 +6,7 @@ from fnmatch import translate
 from urllib.parse import parse_qsl
 
 from fogline.errors import Misconfigured
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline.short_cache import cache_short
 from fogline_cloud.flows.parsers import essence, parser_name
 from fogline_cloud.settings import ParserRuleSettings

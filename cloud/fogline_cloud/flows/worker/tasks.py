@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fogline.identity import Dedup
+from fogline.events.identity import Dedup
 from fogline_cloud.flows.tables.batch import File, MicroBatch
 from fogline_cloud.flows.tables.files import FileWriter, TableFolder, read_rows
 from fogline_cloud.flows.tables.schema import MEASURED, STORED, EventOutcome, conformed

@@ -6,17 +6,18 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TypeVar
 
-from fogline import address, hello
+from fogline import address
 from fogline.amqp.driver import AmqpConnection, listen
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import AmqpPeer, Delivery, Link
 from fogline.amqp.outcome import ACCEPTED, Condition, Outcome
 from fogline.amqp.sending import Sender
 from fogline.amqp.wire import decode
-from fogline.cancel import CancelRequest, encode_cancel
-from fogline.codec import decode_batch, decode_range
-from fogline.command import Command, encode_command
-from fogline.event import Event
+from fogline.commands.cancel import CancelRequest, encode_cancel
+from fogline.commands.command import Command, encode_command
+from fogline.events.codec import decode_batch, decode_range
+from fogline.events.event import Event
+from fogline.gateway import hello
 from fogline.message import Message
 from fogline_lab.amqp import within
 

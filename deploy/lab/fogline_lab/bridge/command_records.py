@@ -1,7 +1,7 @@
 """Records of commands and replies to them, for tests of the bridge."""
 
-from fogline.command import CommandState, Reply
-from fogline.event import Event
+from fogline.commands.command import CommandState, Reply
+from fogline.events.event import Event
 from fogline_cloud.commands.record import CommandRecord, ended
 from fogline_lab.events import make_event
 

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
+from fogline.commands.signature import Signer
 from fogline.process.kernel_clock import wall_clock_ms
-from fogline.signature import Signer
 from fogline_cloud.access.policy import Policy
 from fogline_cloud.bridge.commands.command_sender import CommandSender
 from fogline_cloud.bridge.commands.command_table import CommandTable

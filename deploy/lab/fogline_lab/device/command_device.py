@@ -2,7 +2,7 @@
 
 import asyncio
 
-from fogline.command import Command, Reply
+from fogline.commands.command import Command, Reply
 from fogline_edge.adapters.port import CommandPort
 from fogline_lab.amqp import within
 

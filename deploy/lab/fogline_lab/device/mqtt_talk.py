@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from fogline.codec import Beacon
-from fogline.command import Command
+from fogline.commands.command import Command
+from fogline.events.codec import Beacon
 from fogline_edge.adapters.mqtt.hono.intake import PublishIntake
 from fogline_edge.adapters.mqtt.hono.topics import Topics
 from fogline_edge.adapters.mqtt.protocol.framing import Framer

@@ -10,11 +10,11 @@ import msgspec
 
 from fogline.amqp.backoff import Backoff
 from fogline.amqp.outcome import Outcome
-from fogline.cancel import CancelRequest
-from fogline.codec import decode_event
-from fogline.command import Command, Deadline, JournalQuery, Reply, digest
-from fogline.event import Lane, Receipt
-from fogline.signature import TrustedKeys
+from fogline.commands.cancel import CancelRequest
+from fogline.commands.command import Command, Deadline, JournalQuery, Reply, digest
+from fogline.commands.signature import TrustedKeys
+from fogline.events.codec import decode_event
+from fogline.events.event import Lane, Receipt
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.machine.boot import beacon
 from fogline_edge.outbox.outbox import Outbox

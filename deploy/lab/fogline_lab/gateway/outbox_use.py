@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from fogline.codec import decode_event
-from fogline.event import Arrival, Event, Receipt
+from fogline.events.codec import decode_event
+from fogline.events.event import Arrival, Event, Receipt
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, OutboxSettings, UplinkSettings
 from fogline_lab.amqp import within

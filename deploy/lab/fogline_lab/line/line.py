@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from fogline.amqp.backoff import Backoff
-from fogline.event import Lane, Receipt
+from fogline.commands.signature import TrustedKeys
+from fogline.events.event import Lane, Receipt
 from fogline.process.files.tls_files import TlsSettings
-from fogline.signature import TrustedKeys
 from fogline_cloud.bridge.bridge import Bridge
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fogline.address import shard_of
 from fogline.amqp.backoff import Backoff
-from fogline.event import Lane, Receipt
+from fogline.events.event import Lane, Receipt
 from fogline.process.files.tls_files import TlsSettings
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients

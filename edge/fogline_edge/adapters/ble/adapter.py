@@ -7,7 +7,7 @@ from bleak.backends.device import BLEDevice
 
 from fogline.advertisement import Advertisement
 from fogline.errors import Poison, SlowDown
-from fogline.event import Arrival, Receipt
+from fogline.events.event import Arrival, Receipt
 from fogline.process.rates import DeviceRates
 from fogline_edge.adapters.ble.counters import BleCounters
 from fogline_edge.adapters.ble.gatt.commands import GattCommands

@@ -3,7 +3,7 @@
 from urllib.parse import urlencode
 
 from fogline.advertisement import CONTENT_TYPE, GATT_CONTENT_TYPE, Advertisement, ReceivedAdvertisement, encode_heard
-from fogline.event import Arrival
+from fogline.events.event import Arrival
 from fogline_edge.adapters.ble.roster import KnownDevice
 from fogline_edge.profiles.ble import body_of, counter_of, report_of
 

@@ -8,7 +8,7 @@ import msgspec
 
 from fogline.advertisement import Advertisement
 from fogline.errors import Misconfigured
-from fogline.report_on_change import ReportPolicy
+from fogline.events.report_on_change import ReportPolicy
 from fogline_edge.ble_settings import BleSettings
 from fogline_edge.profiles.ble import BleProfile, device_of, fits, listed_name
 from fogline_edge.profiles.ble_files import find_profiles

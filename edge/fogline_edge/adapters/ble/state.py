@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
+from fogline.documents.json_document import read_document
 from fogline.errors import Poison
-from fogline.json_document import read_document
 from fogline_edge.adapters.ble.supervision.outages import RadioOutage
 
 STATE_KEY = "ble/state"

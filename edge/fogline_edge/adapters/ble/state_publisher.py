@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 import msgspec
 
-from fogline.event import rfc3339
+from fogline.events.event import rfc3339
 from fogline_edge.adapters.ble.counters import BleCounters
 from fogline_edge.adapters.ble.gatt.link import DeviceLink
 from fogline_edge.adapters.ble.roster import KnownDevice, Roster

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from functools import partial
 
-from fogline.byte_budget import ByteAccount, ByteBudget
+from fogline.transport.byte_budget import ByteAccount, ByteBudget
 from fogline_edge.adapters.coap.requests import Request
 from fogline_edge.adapters.coap.wire import Code, Endpoint, Option, RequestRefused, uint
 

@@ -13,7 +13,7 @@ import aiocoap
 from aiocoap import error as aiocoap_error
 from aiocoap.numbers.constants import TransportTuning
 
-from fogline.command import MAX_COMMAND_BYTES, Command, Deadline, Reply
+from fogline.commands.command import MAX_COMMAND_BYTES, Command, Deadline, Reply
 from fogline.errors import Misconfigured
 from fogline_edge.adapters.coap.counters import CoapCounters
 from fogline_edge.adapters.coap.wire import OCTETS, media_type, number_of

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from fogline.codec import Beacon
-from fogline.command import Command
+from fogline.commands.command import Command
+from fogline.events.codec import Beacon
 from fogline_edge.adapters.coap.command_response import command_options, why_unfit
 from fogline_edge.adapters.coap.counters import CoapCounters
 from fogline_edge.adapters.coap.exchanges import Exchange

@@ -1,7 +1,7 @@
 """Commands as CoAP responses: their options, and the limits of what a device takes. Pure."""
 
 from fogline.address import device_name
-from fogline.command import Command
+from fogline.commands.command import Command
 from fogline_edge.adapters.coap.paths import RESPONSES
 from fogline_edge.adapters.coap.requests import Request
 from fogline_edge.adapters.coap.wire import MAX_PIECE_BYTES, Option, Options, number_of, uint

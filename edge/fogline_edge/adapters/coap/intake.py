@@ -2,9 +2,9 @@
 
 from urllib.parse import urlencode
 
-from fogline.event import Arrival
-from fogline.identity import Retransmission
-from fogline.media_type import OCTETS, event_type
+from fogline.documents.media_type import OCTETS, event_type
+from fogline.events.event import Arrival
+from fogline.events.identity import Retransmission
 from fogline_edge.adapters.coap.exchanges import EXCHANGE_LIFETIME_S, Exchange
 from fogline_edge.adapters.coap.paths import PathTarget
 from fogline_edge.adapters.coap.requests import EMPTY, TTD, Request

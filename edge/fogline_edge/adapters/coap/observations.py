@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from fogline.codec import Beacon
-from fogline.command import Command
-from fogline.event import EMPTY_NOTIFICATION, Arrival, Lane, Receipt
+from fogline.commands.command import Command
+from fogline.events.codec import Beacon
+from fogline.events.event import EMPTY_NOTIFICATION, Arrival, Lane, Receipt
 from fogline_edge.adapters.coap.command_response import command_options, why_unfit
 from fogline_edge.adapters.coap.counters import CoapCounters
 from fogline_edge.adapters.coap.exchanges import Exchange

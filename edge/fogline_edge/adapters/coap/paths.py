@@ -18,7 +18,7 @@ import msgspec
 
 from fogline.address import check_identifier, device_identifier, shown
 from fogline.errors import Poison
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_edge.adapters.coap.wire import Code, RequestRefused
 from fogline_edge.profiles.patterns import compile_pattern
 from fogline_edge.settings import PathSettings

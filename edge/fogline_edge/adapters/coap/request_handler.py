@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from fogline.byte_budget import ByteBudget
-from fogline.command import MAX_COMMAND_BYTES, Reply
+from fogline.commands.command import MAX_COMMAND_BYTES, Reply
 from fogline.errors import SlowDown
-from fogline.event import Receipt
+from fogline.events.event import Receipt
+from fogline.transport.byte_budget import ByteBudget
 from fogline_edge.adapters.coap.blocks import NO_TRANSFER, BlockTransfers
 from fogline_edge.adapters.coap.command_polls import CommandPolls
 from fogline_edge.adapters.coap.counters import CoapCounters

@@ -9,10 +9,10 @@ import msgspec
 
 from fogline.address import device_identifier, shown
 from fogline.errors import Misconfigured, Poison, SlowDown
-from fogline.http_login import CHALLENGE, basic_credentials
 from fogline.process.files.settings_file import is_loopback
 from fogline.process.files.tls_files import ReadAgain
 from fogline.process.login_turns import LoginTurns
+from fogline.transport.http_login import CHALLENGE, basic_credentials
 from fogline_edge.adapters.device_acl import DeviceAcl
 from fogline_edge.adapters.http.wire import HttpRefused, HttpRequest
 from fogline_edge.adapters.users import Users, UserSecret, load_users

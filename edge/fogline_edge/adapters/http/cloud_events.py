@@ -6,11 +6,11 @@ from urllib.parse import unquote
 
 import msgspec
 
+from fogline.documents.json_document import read_document
+from fogline.documents.json_payload import is_json_type
 from fogline.errors import Poison
-from fogline.event import parse_rfc3339
-from fogline.identity import UniqueId
-from fogline.json_document import read_document
-from fogline.json_payload import is_json_type
+from fogline.events.event import parse_rfc3339
+from fogline.events.identity import UniqueId
 from fogline_edge.adapters.http.wire import JSON, OCTETS, HttpRefused, HttpRequest
 
 STRUCTURED = "application/cloudevents+json"

@@ -4,7 +4,7 @@ from email.utils import formatdate
 
 import h11
 
-from fogline.http_framing import MAX_HEAD_BYTES, head_bytes, must_close, without_blank_lines
+from fogline.transport.http_framing import MAX_HEAD_BYTES, head_bytes, must_close, without_blank_lines
 from fogline_edge.adapters.http.wire import HttpRefused, HttpResponse
 
 HttpEvent = h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]

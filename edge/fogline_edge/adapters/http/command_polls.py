@@ -10,9 +10,9 @@ from functools import partial
 from urllib.parse import quote
 
 from fogline.address import device_name
-from fogline.command import Command
+from fogline.commands.command import Command
+from fogline.documents.media_type import is_media_type
 from fogline.errors import Poison
-from fogline.media_type import is_media_type
 from fogline_edge.adapters.http.counters import HttpCounters
 from fogline_edge.adapters.http.exchange import HttpExchange
 from fogline_edge.adapters.http.wire import ACCEPTED, HttpResponse

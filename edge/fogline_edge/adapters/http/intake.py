@@ -3,9 +3,9 @@
 import re
 from urllib.parse import urlencode
 
+from fogline.documents.media_type import check_encoding, check_media_type, check_payload, event_type
 from fogline.errors import Poison
-from fogline.event import Arrival
-from fogline.media_type import check_encoding, check_media_type, check_payload, event_type
+from fogline.events.event import Arrival
 from fogline_edge.adapters.http.cloud_events import GivenEvent, read_event
 from fogline_edge.adapters.http.paths import EventPath
 from fogline_edge.adapters.http.wire import HttpRefused, HttpRequest

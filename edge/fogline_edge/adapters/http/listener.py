@@ -3,11 +3,11 @@
 import asyncio
 import logging
 
-from fogline.byte_budget import ByteBudget
 from fogline.errors import Misconfigured
 from fogline.process.files.settings_file import is_loopback
 from fogline.process.rates import DeviceRates
-from fogline.unnamed_sockets import UnnamedSockets
+from fogline.transport.byte_budget import ByteBudget
+from fogline.transport.unnamed_sockets import UnnamedSockets
 from fogline_edge.adapters.bind_error import cannot_listen
 from fogline_edge.adapters.http.access import HttpLogins
 from fogline_edge.adapters.http.command_polls import HttpPolls

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from functools import partial
 
-from fogline.command import MAX_COMMAND_BYTES, Reply
+from fogline.commands.command import MAX_COMMAND_BYTES, Reply
 from fogline.errors import SlowDown
-from fogline.event import Receipt
+from fogline.events.event import Receipt
 from fogline.process.rates import DeviceRates
 from fogline_edge.adapters.http.command_polls import HttpPolls
 from fogline_edge.adapters.http.counters import HttpCounters

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import h11
 
-from fogline.byte_budget import ByteBudget
+from fogline.transport.byte_budget import ByteBudget
 from fogline_edge.adapters.http.access import HttpLogin, HttpLogins
 from fogline_edge.adapters.http.codec import HttpCodec, HttpEvent
 from fogline_edge.adapters.http.counters import HttpCounters

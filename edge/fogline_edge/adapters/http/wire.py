@@ -7,7 +7,7 @@ import msgspec
 
 from fogline.address import printable
 from fogline.errors import Poison
-from fogline.http_framing import is_host
+from fogline.transport.http_framing import is_host
 
 OCTETS = "application/octet-stream"
 JSON = "application/json"

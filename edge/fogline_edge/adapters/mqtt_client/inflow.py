@@ -8,7 +8,7 @@ from functools import partial
 from paho.mqtt.client import MQTTMessage
 
 from fogline.errors import SlowDown
-from fogline.event import Arrival, Receipt
+from fogline.events.event import Arrival, Receipt
 from fogline_edge.adapters.mqtt_client.connection import BrokerConnection
 from fogline_edge.adapters.mqtt_client.intake import BrokerIntake
 from fogline_edge.adapters.mqtt_client.session import BrokerAck, BrokerSession

@@ -6,8 +6,8 @@ import msgspec
 
 from fogline.dead_letter import dead_letter
 from fogline.errors import Poison
-from fogline.event import Arrival
-from fogline.identity import Retransmission
+from fogline.events.event import Arrival
+from fogline.events.identity import Retransmission
 from fogline_edge.profiles.profile import ADAPTER, BrokerMessage, Profile, Reading
 
 _SHOWN_BYTES = 65_536  # the most bytes of a message in its dead letter

@@ -9,7 +9,7 @@ After a restart of the gateway the outbox decides by packet id and content until
 from collections import deque
 from dataclasses import dataclass
 
-from fogline.identity import Retransmission
+from fogline.events.identity import Retransmission
 
 WINDOW = 16_384
 """Far more than the messages in flight, and far fewer than the packet ids."""

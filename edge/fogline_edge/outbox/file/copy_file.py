@@ -1,4 +1,4 @@
-"""The number of this copy of the outbox, in `copy.json` in the data folder (see `copy` in `fogline.hello.Hello`).
+"""The number of this copy of the outbox, in `copy.json` in the data folder (see `copy` in `fogline.gateway.hello.Hello`).
 
 The number is not in the outbox's file, so that a gateway which is restored from a backup has none, and gets a new one from the
 bridge. A copy that was replaced stays so; without the file it counts as the newest copy.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fogline.errors import Misconfigured
-from fogline.event import rfc3339
+from fogline.events.event import rfc3339
 from fogline_edge.machine.boot import Clock
 from fogline_edge.outbox.file.queries import SQL
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fogline.event import parse_rfc3339, rfc3339
+from fogline.events.event import parse_rfc3339, rfc3339
 from fogline_edge.machine.boot import SYSTEM, Clock
 from fogline_edge.machine.fixed_file import overwrite
 from fogline_edge.machine.health import free_bytes

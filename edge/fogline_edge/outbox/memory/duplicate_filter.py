@@ -10,9 +10,9 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from fogline.event import POSSIBLE_DUPLICATE, Arrival
-from fogline.identity import Retransmission, digest
-from fogline.report_on_change import Reported, ReportPolicy, is_news
+from fogline.events.event import POSSIBLE_DUPLICATE, Arrival
+from fogline.events.identity import Retransmission, digest
+from fogline.events.report_on_change import Reported, ReportPolicy, is_news
 from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.memory.last_seen import LastSeen
 from fogline_edge.outbox.memory.recognition import RENEW_S, KnownEvent, NewEvent, recognise, report_key

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from fogline.event import Arrival
-from fogline.identity import Counter
+from fogline.events.event import Arrival
+from fogline.events.identity import Counter
 from fogline_edge.outbox.memory.recognition import report_key
 from fogline_edge.outbox.rows.memory_entry import CounterValue, MemoryEntry
 

@@ -10,7 +10,7 @@ bridge would ask for the command, and the journal would not have it.
 import logging
 import sqlite3
 
-from fogline.command import REMEMBER_COMMANDS_S
+from fogline.commands.command import REMEMBER_COMMANDS_S
 from fogline_edge.machine.boot import SYSTEM, Clock
 from fogline_edge.outbox.file.queries import SQL
 

@@ -1,15 +1,15 @@
 """Decides by the identity that a device gives whether an arrival is new. Pure: a function looks up the memory.
 
-The rules are those of `fogline.identity`. Each result holds the entries to remember in the event's transaction. `age_s` is the
-gateway's age in seconds (see `age`), which does not jump.
+The rules are those of `fogline.events.identity`. Each result has the entries to remember in the event's transaction. `age_s`:
+the gateway's age in seconds (see `age`), which does not jump.
 """
 
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fogline.event import Arrival
-from fogline.identity import Counter, Dedup, DeviceTime, SessionCounter, UniqueId, digest, semantic_id
+from fogline.events.event import Arrival
+from fogline.events.identity import Counter, Dedup, DeviceTime, SessionCounter, UniqueId, digest, semantic_id
 from fogline_edge.outbox.rows.memory_entry import CounterValue, MemoryEntry
 
 COUNTER_RESEND_S = 60

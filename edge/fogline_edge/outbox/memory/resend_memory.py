@@ -12,8 +12,8 @@ import struct
 from collections import OrderedDict, deque
 from functools import lru_cache
 
-from fogline.event import Arrival
-from fogline.identity import AckDelivery, Retransmission
+from fogline.events.event import Arrival
+from fogline.events.identity import AckDelivery, Retransmission
 from fogline_edge.outbox.file.queries import SQL
 
 ENTRY = struct.Struct(">8sH8sI")

@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass, field
 
-from fogline.codec import Beacon
+from fogline.events.codec import Beacon
 from fogline_edge.outbox.rows.memory_entry import MemoryEntry
 from fogline_edge.outbox.rows.streams import COMMIT_ID_BYTES, Stream
 

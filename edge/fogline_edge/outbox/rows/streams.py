@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fogline.event import Lane
-from fogline.ledger import Counts
+from fogline.events.event import Lane
+from fogline.gateway.ledger import Counts
 from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.rows.stored_body import pack_body
 

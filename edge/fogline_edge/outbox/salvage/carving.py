@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_edge.outbox.file.pages import PAGE_BYTES, Cell, UnreadableError, Value, cell, cells, children, read_log
 from fogline_edge.outbox.memory.resend_memory import ENTRY
 from fogline_edge.outbox.rows.memory_entry import MemoryEntry

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fogline.codec import Replay, encode_event
-from fogline.command import CommandState
+from fogline.commands.command import CommandState
 from fogline.errors import Poison
-from fogline.event import Lane
-from fogline.gap import Gap, GapReason, Lost
+from fogline.events.codec import Replay, encode_event
+from fogline.events.event import Lane
+from fogline.events.gap import Gap, GapReason, Lost
 from fogline_edge.machine.boot import Clock
 from fogline_edge.outbox.file.data_folder import sync_path
 from fogline_edge.outbox.file.queries import SQL

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from fogline.codec import decode_event, encode_event
 from fogline.errors import Poison
-from fogline.event import TimeQuality, parse_rfc3339, rfc3339
+from fogline.events.codec import decode_event, encode_event
+from fogline.events.event import TimeQuality, parse_rfc3339, rfc3339
 from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.rows.stored_body import pack_body, unpack_body
 from fogline_edge.outbox.rows.streams import event_place

@@ -6,10 +6,10 @@ unconfirmed sequence (`reading.read`). A stream has at most one, in front of all
 
 import logging
 
-from fogline.codec import decode_event, encode_event
 from fogline.errors import Poison
-from fogline.event import Lane
-from fogline.gap import Gap, GapReason, decode_gap
+from fogline.events.codec import decode_event, encode_event
+from fogline.events.event import Lane
+from fogline.events.gap import Gap, GapReason, decode_gap
 from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.rows.streams import Stream, event_place
 from fogline_edge.outbox.writer.store import OutboxStore

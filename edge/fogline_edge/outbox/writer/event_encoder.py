@@ -1,7 +1,7 @@
 """Encodes arrivals as events of one stream."""
 
-from fogline.codec import encode_event
-from fogline.event import Arrival, Event, Lane, TimeQuality, rfc3339
+from fogline.events.codec import encode_event
+from fogline.events.event import Arrival, Event, Lane, TimeQuality, rfc3339
 from fogline_edge.machine.boot import Moment
 from fogline_edge.outbox.memory.recognition import NO_IDENTITY, NewEvent
 from fogline_edge.outbox.rows.streams import Stream

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from fogline.codec import encode_event
-from fogline.event import Event
-from fogline.json_payload import is_bare_json, is_json_type
+from fogline.documents.json_payload import is_bare_json, is_json_type
+from fogline.events.codec import encode_event
+from fogline.events.event import Event
 
 
 class EventTemplate(NamedTuple):

@@ -6,10 +6,10 @@ expires if the clock is known to be right now, and was when the event came. A cl
 
 import sqlite3
 
-from fogline.codec import decode_event, encode_event
 from fogline.errors import Poison
-from fogline.event import Event, TimeQuality, parse_rfc3339
-from fogline.gap import Gap, GapReason
+from fogline.events.codec import decode_event, encode_event
+from fogline.events.event import Event, TimeQuality, parse_rfc3339
+from fogline.events.gap import Gap, GapReason
 from fogline_edge.machine.boot import Moment, moment
 from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.rows.streams import EventRecord, Stream, event_place

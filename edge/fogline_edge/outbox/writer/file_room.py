@@ -5,7 +5,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_edge.outbox.file.free_space import disk_is_full, used_pages
 from fogline_edge.outbox.file.full_record import FullCause, FullRecord
 from fogline_edge.outbox.file.pages import PAGE_BYTES

@@ -5,7 +5,7 @@ import sqlite3
 
 from fogline.dead_letter import DEAD_TYPE, dead_letter
 from fogline.errors import Poison
-from fogline.event import Arrival
+from fogline.events.event import Arrival
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_edge.outbox.writer.file_room import FileRoom, uses_reserve
 from fogline_edge.outbox.writer.housekeeping import Statements

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from fogline.dead_letter import DEAD_TYPE
-from fogline.event import Arrival, Receipt
-from fogline.identity import AckDelivery, Dedup, digest, sequence_id
-from fogline.ledger import STATEMENT_CONTENT_TYPE, Statement, encode_statement
+from fogline.events.event import Arrival, Receipt
+from fogline.events.identity import AckDelivery, Dedup, digest, sequence_id
+from fogline.gateway.ledger import STATEMENT_CONTENT_TYPE, Statement, encode_statement
 from fogline.tracing.spans import ExportSpans
 from fogline_edge.event_spans import store_spans
 from fogline_edge.machine.boot import SYSTEM, Clock, Moment

@@ -10,10 +10,10 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fogline.codec import Replay, encode_event
 from fogline.errors import Poison
-from fogline.event import Event, Lane
-from fogline.gap import Gap, GapReason, Lost, gap_event
+from fogline.events.codec import Replay, encode_event
+from fogline.events.event import Event, Lane
+from fogline.events.gap import Gap, GapReason, Lost, gap_event
 from fogline_edge.machine.boot import Clock, time_quality
 from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.rows.streams import COMMIT_ID_BYTES, Stream, Streams, event_place
@@ -50,7 +50,7 @@ class GapRecords:
         self._clock = clock
 
     def make(self, gap: Gap, stream: Stream, *, replayed: bool = False) -> Event:
-        """Make the gap record of a gap in `stream`. `replayed`: see `fogline.gap.gap_event`."""
+        """Make the gap record of a gap in `stream`. `replayed`: see `fogline.events.gap.gap_event`."""
         return gap_event(
             gap,
             tenant=self._tenant,

@@ -3,9 +3,9 @@
 import contextlib
 from collections.abc import Iterable
 
-from fogline.codec import decode_event, encode_event
 from fogline.errors import Poison
-from fogline.gap import Gap, GapReason, above
+from fogline.events.codec import decode_event, encode_event
+from fogline.events.gap import Gap, GapReason, above
 from fogline_edge.outbox.rows.streams import EventRecord, Stream
 from fogline_edge.outbox.writer.drop_oldest import WHY
 from fogline_edge.outbox.writer.expiry import expire

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from fogline.codec import decode_event, encode_event
 from fogline.errors import Poison
-from fogline.event import Event
-from fogline.gap import GAP_CONTENT_TYPE, Gap, GapReason
+from fogline.events.codec import decode_event, encode_event
+from fogline.events.event import Event
+from fogline.events.gap import GAP_CONTENT_TYPE, Gap, GapReason
 from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.rows.streams import Stream, event_place
 from fogline_edge.outbox.writer.quarantine import EventKey, QuarantinedEvent

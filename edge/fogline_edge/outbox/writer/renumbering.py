@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from fogline.codec import Replay, encode_event
 from fogline.errors import Poison
-from fogline.event import Lane
-from fogline.gap import GapReason
+from fogline.events.codec import Replay, encode_event
+from fogline.events.event import Lane
+from fogline.events.gap import GapReason
 from fogline_edge.machine.boot import moment
 from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.rows.group import Group

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 
 from fogline.errors import Poison
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline.tracing.spans import ExportSpans
 from fogline_edge.machine.boot import SYSTEM, Clock
 from fogline_edge.outbox.file.age import Age

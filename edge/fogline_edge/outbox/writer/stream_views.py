@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from fogline.codec import chain_of, decode_event
 from fogline.errors import Poison
-from fogline.event import Lane, TimeQuality, parse_rfc3339
-from fogline.hello import Own
-from fogline.ledger import Counts
+from fogline.events.codec import chain_of, decode_event
+from fogline.events.event import Lane, TimeQuality, parse_rfc3339
+from fogline.gateway.hello import Own
+from fogline.gateway.ledger import Counts
 from fogline_edge.outbox.rows.streams import Stream
 from fogline_edge.outbox.writer.store import OutboxStore
 

@@ -11,7 +11,7 @@ import sqlite3
 import threading
 
 from fogline.errors import Unreachable
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_edge.outbox.file.full_record import FullRecord
 from fogline_edge.outbox.writer.file_room import FileRoom
 from fogline_edge.outbox.writer.group_commit import GroupCommitter

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fogline.document_error import TOML, explained
+from fogline.documents.document_error import TOML, explained
 from fogline.errors import Misconfigured
 from fogline.process.files.user_file import read_text
 

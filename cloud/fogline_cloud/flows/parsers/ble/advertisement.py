@@ -3,7 +3,7 @@
 from typing import Self
 
 from fogline.advertisement import Advertisement, decode, decode_heard, short_uuid
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.flows.parsers import Leftover, Reading, Skip
 from fogline_cloud.flows.parsers.ble import beacons, bthome, ruuvi
 from fogline_cloud.flows.parsers.ble.decoding import Broadcast, Decoder

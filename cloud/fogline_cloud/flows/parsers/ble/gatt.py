@@ -6,7 +6,7 @@ import re
 import msgspec
 
 from fogline.errors import Poison
-from fogline.event import Event
+from fogline.events.event import Event
 from fogline_cloud.flows.parsers import Reading, Skip
 
 

@@ -9,7 +9,7 @@ from bleak import BleakClient
 from bleak.backends.characteristic import BleakGATTCharacteristic
 from bleak.exc import BleakGATTProtocolError
 
-from fogline.command import Command, Reply
+from fogline.commands.command import Command, Reply
 from fogline.errors import Poison
 from fogline_edge.adapters.ble.counters import BleCounters
 from fogline_edge.adapters.ble.gatt.connection import ConnectedDevice, characteristic_of

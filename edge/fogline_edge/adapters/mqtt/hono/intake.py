@@ -8,10 +8,10 @@ import msgspec
 
 from fogline.address import device_identifier, shown
 from fogline.dead_letter import dead_letter
+from fogline.documents.media_type import event_type, is_media_type
 from fogline.errors import Poison
-from fogline.event import Arrival, parse_rfc3339
-from fogline.identity import Retransmission, UniqueId
-from fogline.media_type import event_type, is_media_type
+from fogline.events.event import Arrival, parse_rfc3339
+from fogline.events.identity import Retransmission, UniqueId
 from fogline_edge.adapters.device_acl import DeviceAcl
 from fogline_edge.adapters.mqtt.counters import MqttCounters
 from fogline_edge.adapters.mqtt.hono.topics import Topics, TopicTarget

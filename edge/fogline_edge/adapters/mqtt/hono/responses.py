@@ -6,7 +6,7 @@
 import msgspec
 
 from fogline.address import check_identifier, device_identifier, shown
-from fogline.command import MAX_COMMAND_BYTES, Reply
+from fogline.commands.command import MAX_COMMAND_BYTES, Reply
 from fogline.errors import Poison
 from fogline_edge.adapters.mqtt.hono.intake import Client, device_of, media_type
 from fogline_edge.adapters.mqtt.hono.subscriptions import RESPONSES

@@ -12,7 +12,7 @@ A command's topic has the shape of the filter: a level that the filter leaves em
 import msgspec
 
 from fogline.address import device_identifier
-from fogline.command import Command
+from fogline.commands.command import Command
 from fogline.errors import Poison
 from fogline_edge.adapters.mqtt.hono.intake import Client, device_of
 from fogline_edge.adapters.mqtt.protocol.primitives import V5, ProtocolError, Reason

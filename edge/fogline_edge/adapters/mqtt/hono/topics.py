@@ -19,7 +19,7 @@ import msgspec
 
 from fogline.address import device_identifier, shown
 from fogline.errors import Poison
-from fogline.event import Lane
+from fogline.events.event import Lane
 from fogline_edge.profiles.patterns import compile_pattern
 from fogline_edge.settings import TopicSettings
 

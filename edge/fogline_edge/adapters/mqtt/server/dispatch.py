@@ -4,9 +4,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from fogline.command import Command
+from fogline.commands.command import Command
 from fogline.errors import SlowDown
-from fogline.event import EMPTY_NOTIFICATION, Arrival, Lane, Receipt
+from fogline.events.event import EMPTY_NOTIFICATION, Arrival, Lane, Receipt
 from fogline_edge.adapters.mqtt.counters import MqttCounters
 from fogline_edge.adapters.mqtt.hono.intake import ADAPTER
 from fogline_edge.adapters.mqtt.hono.responses import MqttResponse

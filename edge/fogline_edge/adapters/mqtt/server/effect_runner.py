@@ -9,11 +9,11 @@ from enum import IntFlag
 from functools import partial
 from typing import Protocol
 
-from fogline.byte_budget import ByteBudget
-from fogline.command import Command
+from fogline.commands.command import Command
 from fogline.errors import SlowDown
-from fogline.event import Receipt
+from fogline.events.event import Receipt
 from fogline.process.rates import Bucket, DeviceRates
+from fogline.transport.byte_budget import ByteBudget
 from fogline_edge.adapters.mqtt.counters import MqttCounters
 from fogline_edge.adapters.mqtt.server.dispatch import Dispatch
 from fogline_edge.adapters.mqtt.session.ack_order import PendingAck

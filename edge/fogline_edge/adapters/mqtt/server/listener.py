@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from fogline.address import shown
-from fogline.byte_budget import ByteBudget
 from fogline.errors import Misconfigured, SlowDown
 from fogline.process.files.settings_file import is_loopback
 from fogline.process.login_turns import LoginTurns
 from fogline.process.rates import DeviceRates
-from fogline.unnamed_sockets import UnnamedSockets
+from fogline.transport.byte_budget import ByteBudget
+from fogline.transport.unnamed_sockets import UnnamedSockets
 from fogline_edge.adapters.bind_error import cannot_listen
 from fogline_edge.adapters.device_acl import DeviceAcl
 from fogline_edge.adapters.mqtt.counters import MqttCounters

@@ -5,7 +5,7 @@ Reading stops while anything cannot continue at once (`HoldReason`), and resumes
 
 import asyncio
 
-from fogline.byte_budget import LOGIN_BYTES, ByteAccount
+from fogline.transport.byte_budget import LOGIN_BYTES, ByteAccount
 from fogline_edge.adapters.mqtt.protocol.framing import Framer
 from fogline_edge.adapters.mqtt.protocol.primitives import PacketError, Reason
 from fogline_edge.adapters.mqtt.server.effect_runner import (

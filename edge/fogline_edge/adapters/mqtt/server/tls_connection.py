@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from typing import Any
 
-from fogline.tls import Tls, TlsError
+from fogline.transport.tls import Tls, TlsError
 from fogline_edge.adapters.mqtt.server.connection import ClientConnection, ConnectionOwner
 from fogline_edge.adapters.mqtt.session.effects import Close, CloseReason
 

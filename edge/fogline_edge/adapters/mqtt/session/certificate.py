@@ -1,8 +1,8 @@
 """The device that a client's certificate names: pure."""
 
 from fogline.address import shown
-from fogline.certificate_names import DEVICE_ROLE, CertificateNames, authority_name
 from fogline.errors import Poison
+from fogline.transport.certificate_names import DEVICE_ROLE, CertificateNames, authority_name
 
 
 def certified_device(names: CertificateNames, tenant: str) -> str:

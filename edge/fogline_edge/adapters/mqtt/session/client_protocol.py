@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from fogline.address import shown
-from fogline.certificate_names import CertificateNames
-from fogline.codec import Beacon
 from fogline.errors import Poison
+from fogline.events.codec import Beacon
+from fogline.transport.certificate_names import CertificateNames
 from fogline_edge.adapters.mqtt.counters import MqttCounters
 from fogline_edge.adapters.mqtt.hono.intake import Client, ClientKey, PublishIntake
 from fogline_edge.adapters.mqtt.protocol.packets import (

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from fogline.command import Command
+from fogline.commands.command import Command
 from fogline_edge.adapters.mqtt.counters import MqttCounters
 from fogline_edge.adapters.mqtt.hono.intake import Client
 from fogline_edge.adapters.mqtt.hono.subscriptions import suback_code

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from fogline.command import Deadline
-from fogline.event import Arrival
+from fogline.commands.command import Deadline
+from fogline.events.event import Arrival
 from fogline_edge.adapters.mqtt.hono.intake import ClientKey
 from fogline_edge.adapters.mqtt.hono.responses import MqttResponse
 from fogline_edge.adapters.mqtt.session.ack_order import PendingAck

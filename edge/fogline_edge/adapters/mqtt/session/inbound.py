@@ -12,7 +12,7 @@ from functools import partial
 import msgspec
 
 from fogline.errors import Poison
-from fogline.event import Arrival
+from fogline.events.event import Arrival
 from fogline_edge.adapters.mqtt.counters import MqttCounters
 from fogline_edge.adapters.mqtt.hono.intake import Client, PublishIntake
 from fogline_edge.adapters.mqtt.hono.responses import is_response, read_response

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 import msgspec
 
-from fogline.command import Deadline
+from fogline.commands.command import Deadline
 from fogline_edge.adapters.mqtt.protocol.packets import Publish
 
 MAX_KEPT_BYTES = 65_536

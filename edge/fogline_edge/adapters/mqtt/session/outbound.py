@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from fogline.codec import Beacon
-from fogline.command import Command
+from fogline.commands.command import Command
+from fogline.events.codec import Beacon
 from fogline_edge.adapters.mqtt.hono.subscriptions import Subscription
 from fogline_edge.adapters.mqtt.protocol.packets import Ack, Publish, ServerPacket
 from fogline_edge.adapters.mqtt.protocol.primitives import V5, PacketType, ProtocolError, Reason

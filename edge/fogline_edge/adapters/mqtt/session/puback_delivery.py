@@ -18,7 +18,7 @@ An empty send queue means that the peer's TCP has the PUBACK. The peer may be a 
 from collections.abc import Iterable
 from math import inf
 
-from fogline.identity import AckDelivery
+from fogline.events.identity import AckDelivery
 from fogline_edge.adapters.mqtt.hono.intake import ClientKey
 from fogline_edge.adapters.mqtt.session.ack_order import PendingAck
 

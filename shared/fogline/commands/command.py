@@ -22,9 +22,9 @@ import msgspec
 from msgspec import Meta
 
 from fogline.address import check_identifier
-from fogline.codec import Beacon
-from fogline.document_error import explained
+from fogline.documents.document_error import explained
 from fogline.errors import Poison
+from fogline.events.codec import Beacon
 from fogline.message import Message, Property
 
 MAX_COMMAND_BYTES = 256 * 1024

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from fogline.cancel import CancelRequest, signed_cancel
-from fogline.command import Command, signed_bytes
+from fogline.commands.cancel import CancelRequest, signed_cancel
+from fogline.commands.command import Command, signed_bytes
 from fogline.errors import Misconfigured
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 import secrets
 
-from fogline.event import Event, Lane, TimeQuality, rfc3339
-from fogline.identity import semantic_id
+from fogline.events.event import Event, Lane, TimeQuality, rfc3339
+from fogline.events.identity import semantic_id
 
 NOTICE_CONTENT_TYPE = "application/vnd.fogline-notice"
 NOTICE_DEVICE = "fogline-bridge"

@@ -10,8 +10,8 @@ from functools import lru_cache
 import msgspec
 
 from fogline.address import source_of
-from fogline.identity import Evidence, Retransmission
-from fogline.report_on_change import ReportPolicy
+from fogline.events.identity import Evidence, Retransmission
+from fogline.events.report_on_change import ReportPolicy
 
 EMPTY_NOTIFICATION = "application/vnd.eclipse-hono-empty-notification"
 """Content type of an event without a body, whose `ttd` says how long the device takes commands (Eclipse Hono)."""

@@ -5,7 +5,7 @@ A *statement* is a gateway's event with the counts of its stream before it. One 
 
 import msgspec
 
-from fogline.json_document import read_document
+from fogline.documents.json_document import read_document
 
 STATEMENT_CONTENT_TYPE = "application/vnd.fogline-ledger+json"
 

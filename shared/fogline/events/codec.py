@@ -1,4 +1,4 @@
-"""Encodes and decodes events and batches, the messages from a gateway to a bridge (hello: see `fogline.hello`).
+"""Encodes and decodes events and batches, the messages from a gateway to a bridge (hello: see `fogline.gateway.hello`).
 
 A *batch* is an array in the CloudEvents JSON batch format (CloudEvents 1.0 JSON event format, section 4), compressed with zstd.
 Its application properties name its sequences. The gateway stores each event as the JSON object that it will send, and joins
@@ -18,11 +18,11 @@ import zstandard
 from msgspec import Raw
 
 from fogline.address import is_identifier, shown
-from fogline.document_error import explained
+from fogline.documents.document_error import explained
+from fogline.documents.json_payload import travels_as_json
 from fogline.errors import Poison
-from fogline.event import Event, Lane, TimeQuality, parse_rfc3339
-from fogline.gap import GAP_CONTENT_TYPE, Lost, decode_gap, encode_gap
-from fogline.json_payload import travels_as_json
+from fogline.events.event import Event, Lane, TimeQuality, parse_rfc3339
+from fogline.events.gap import GAP_CONTENT_TYPE, Lost, decode_gap, encode_gap
 from fogline.message import Message, Property
 from fogline.short_cache import cache_short
 

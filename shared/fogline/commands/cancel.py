@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Meta
 
 from fogline.address import check_identifier
-from fogline.command import MAX_TEXT, Command, Deadline, check_name, framed
-from fogline.document_error import explained
+from fogline.commands.command import MAX_TEXT, Command, Deadline, check_name, framed
+from fogline.documents.document_error import explained
 from fogline.errors import Poison
 from fogline.message import Message
 
@@ -20,7 +20,7 @@ TOO_LATE = "fogline:too-late"
 
 
 class CancelRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request to end command `id` before its device sees it. `digest`: of the command (`fogline.command.digest`).
+    """A request to end command `id` before its device sees it. `digest`: of the command (`fogline.commands.command.digest`).
 
     It has all that the journal needs to end a command that it has not got, so that a copy that comes later finds it over.
     """

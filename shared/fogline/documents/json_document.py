@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import msgspec
 
-from fogline.document_error import explained
+from fogline.documents.document_error import explained
 from fogline.errors import Poison
 
 T = TypeVar("T")

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import msgspec
 
+from fogline.documents.json_document import read_document
 from fogline.errors import Poison
-from fogline.event import Lane
-from fogline.json_document import read_document
+from fogline.events.event import Lane
 
 STATISTICS_CONTENT_TYPE = "application/vnd.fogline-statistics+json"
 MAX_STATISTICS_BYTES = 8192

@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Iterable
 from typing import Any, Final
 
-from fogline.certificate_names import CertificateNames
+from fogline.transport.certificate_names import CertificateNames
 
 _READ_BYTES: Final = 64 * 1024
 

@@ -5,9 +5,9 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
+from fogline.documents.json_document import read_document
 from fogline.errors import Poison
-from fogline.event import Event, Lane, TimeQuality, rfc3339
-from fogline.json_document import read_document
+from fogline.events.event import Event, Lane, TimeQuality, rfc3339
 
 GAP_CONTENT_TYPE = "application/vnd.fogline-gap+json"
 

@@ -10,9 +10,9 @@ from typing import Annotated
 import msgspec
 
 from fogline.address import printable
-from fogline.codec import Beacon, Epoch, Identifier, SequenceNumber
-from fogline.event import Lane
-from fogline.json_document import read_document
+from fogline.documents.json_document import read_document
+from fogline.events.codec import Beacon, Epoch, Identifier, SequenceNumber
+from fogline.events.event import Lane
 
 HELLO_CONTENT_TYPE = "application/vnd.fogline-hello+json"
 PROTOCOL = 1

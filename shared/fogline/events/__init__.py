@@ -1,0 +1,9 @@
+"""Events of devices: identity, gaps, and their forms on the wire. No IO.
+
+`bridge_notice`: notices of a bridge among the events of a shard
+`codec`: batches and CloudEvents to bytes and back
+`event`: the event and the arrival
+`gap`: gap records
+`identity`: semantic identities of events
+`report_on_change`: filters the repetitions of a device
+"""

@@ -1,0 +1,7 @@
+"""Messages between a gateway and its bridge beside events and commands. No IO.
+
+`enrolment`: tokens and messages of a gateway that enrols
+`gateway_statistics`: a gateway's present numbers for its bridge
+`hello`: the first request and reply on a connection
+`ledger`: counts of a stream that a gateway sends
+"""
