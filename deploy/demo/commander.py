@@ -15,8 +15,8 @@ from demo.workspace import SHARDS, TENANT, Workspace
 from fogline.commands.command import CommandState
 from fogline.errors import FoglineError, Unreachable
 from fogline.message import unpack_id
-from fogline_cloud.commands.client import DOUBT_S, Ask, Operator
-from fogline_cloud.commands.operator_security import operator_security
+from fogline_cloud.commands.client.operator import DOUBT_S, Ask, Operator
+from fogline_cloud.commands.client.operator_security import operator_security
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.shard.recovery import read_commands

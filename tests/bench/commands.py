@@ -13,7 +13,7 @@ from http_request import HttpConnection
 from processes import Bench, Failed, quantile
 
 from fogline.commands.command import CommandState
-from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.client.operator import Ask, Operator
 from fogline_edge.operate.status import read_status
 from fogline_lab.tcp_line import TcpLine
 

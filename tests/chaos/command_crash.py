@@ -4,7 +4,7 @@ import asyncio
 from contextlib import AbstractAsyncContextManager
 
 from fogline.events.event import Receipt
-from fogline_cloud.commands.client import Operator
+from fogline_cloud.commands.client.operator import Operator
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings

@@ -28,7 +28,7 @@ from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.commands.registry import Registry
 from fogline_cloud.commands.reply_lane import check_replies
-from fogline_cloud.shard.command_changes import CommandChange
+from fogline_cloud.shard.work.command_changes import CommandChange
 from fogline_edge.downlink import journal
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox.file.data_folder import journal_name

@@ -9,7 +9,7 @@ import pytest
 from fogline.commands.command import CommandState
 from fogline.errors import SlowDown
 from fogline.events.event import Lane
-from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.client.operator import Ask, Operator
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, OutboxSettings, UplinkSettings
 from fogline_lab.amqp import within

@@ -8,7 +8,7 @@ import pytest
 from chaos.command_crash import TTL_S, gateway, heard_of, operator
 from chaos.places_to_crash import CANCEL_POINTS
 from fogline.commands.command import CommandState
-from fogline_cloud.commands.client import Ask
+from fogline_cloud.commands.client.operator import Ask
 from fogline_lab.amqp import within
 from fogline_lab.device.command_device import CommandDevice
 from fogline_lab.line.process_line import ProcessLine

@@ -11,7 +11,7 @@ from chaos.places_to_crash import DIRECT_POINTS, WITH_DEVICE
 from fogline.commands.command import CommandState
 from fogline.errors import Unreachable
 from fogline.process.crash_points import CrashPoint
-from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.client.operator import Ask, Operator
 from fogline_lab.amqp import within
 from fogline_lab.device.command_device import CommandDevice
 from fogline_lab.line.process_line import ProcessLine

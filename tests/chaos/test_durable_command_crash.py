@@ -9,7 +9,7 @@ from chaos.command_crash import TTL_S, gateway, heard_of, operator
 from chaos.places_to_crash import DIRECT_POINTS
 from fogline.commands.command import CommandState
 from fogline.process.crash_points import CrashPoint
-from fogline_cloud.commands.client import Ask
+from fogline_cloud.commands.client.operator import Ask
 from fogline_lab.amqp import within
 from fogline_lab.device.command_device import CommandDevice
 from fogline_lab.line.process_line import ProcessLine

@@ -20,7 +20,7 @@ from fogline.process.cancellation import end_tasks
 from fogline.transport.byte_budget import DEFAULT_BYTES
 from fogline_cloud.authority.certificates import Role
 from fogline_cloud.bridge.door.handshakes import UNFINISHED_BYTES
-from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.client.operator import Ask, Operator
 from fogline_edge.adapters.mqtt.protocol.packets import Connack, Connect, Publish, Will
 from fogline_edge.adapters.mqtt.protocol.primitives import V5
 from fogline_lab import amqp_bytes as raw

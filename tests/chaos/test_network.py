@@ -18,7 +18,7 @@ from fogline.amqp.driver import CLOSE_S, AmqpConnection, open_connections
 from fogline.amqp.engine import SERVER_IDLE_TIMEOUT_S, Engine
 from fogline.amqp.outcome import Condition
 from fogline.commands.command import CommandState
-from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.client.operator import Ask, Operator
 from fogline_edge.machine.boot import SYSTEM
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import UplinkSettings

@@ -21,7 +21,7 @@ from fogline.commands.signature import TrustedKeys
 from fogline.errors import FoglineError
 from fogline.process.cancellation import end_tasks
 from fogline.process.crash_points import STOP_VARIABLE, CrashPoint
-from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.client.operator import Ask, Operator
 from fogline_edge.adapters.mqtt.protocol.packets import PacketType
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.machine.boot import beacon

@@ -20,7 +20,7 @@ from fogline_cloud.shard.checkpoint import ShardOwner
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.shard import Shard
 from fogline_cloud.shard.shard_writer import ShardWriter
-from fogline_cloud.shard.submissions import GatewayBatch
+from fogline_cloud.shard.work.submissions import GatewayBatch
 from fogline_lab.events import STREAM, make_batch
 from fogline_lab.kafka_broker import KafkaBroker
 from fogline_lab.kafka_line import KafkaLine, Tear

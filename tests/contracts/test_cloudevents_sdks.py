@@ -16,8 +16,8 @@ from fogline_cloud.settings import BridgeSettings, CloudSettings
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.shard import Shard
 from fogline_cloud.shard.shard_writer import ShardWriter
-from fogline_cloud.shard.submissions import ClientEvent, GatewayBatch
 from fogline_cloud.shard.topic_admin import create_topics
+from fogline_cloud.shard.work.submissions import ClientEvent, GatewayBatch
 from fogline_lab.events import BEACON, NOW_NS, make_event
 
 LIMIT_S = 60.0

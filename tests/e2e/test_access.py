@@ -24,7 +24,7 @@ from fogline.message import Message
 from fogline_cloud.authority.certificates import Role
 from fogline_cloud.cli.administration.audit import _records as audit_records
 from fogline_cloud.cli.main import main
-from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.client.operator import Ask, Operator
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_lab.amqp import End, within

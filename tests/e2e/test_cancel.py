@@ -7,7 +7,7 @@ import pytest
 
 from e2e.command_line import fogline
 from fogline.commands.command import CommandState
-from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.client.operator import Ask, Operator
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.shard.recovery import read_commands
 from fogline_lab.amqp import within

@@ -10,8 +10,8 @@ import pytest
 from e2e.device_registry import edited, known
 from fogline.amqp.outcome import ACCEPTED
 from fogline.commands.command import Reply
-from fogline_cloud.commands.client import Operator
-from fogline_cloud.commands.command_group import GroupCommand, GroupFile, GroupRun
+from fogline_cloud.commands.client.command_group import GroupCommand, GroupFile, GroupRun
+from fogline_cloud.commands.client.operator import Operator
 from fogline_lab.amqp import within
 from fogline_lab.device.command_device import CommandDevice
 from fogline_lab.line.line import commandable, serving

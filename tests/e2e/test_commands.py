@@ -14,7 +14,7 @@ from fogline.errors import Unreachable
 from fogline.events.event import Lane
 from fogline_cloud.bridge.commands.operators import REGISTRY_S
 from fogline_cloud.bridge.peers.peer import GatewayPeer
-from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.client.operator import Ask, Operator
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.shard.recovery import read_commands
 from fogline_edge.downlink.downlink import Downlink

@@ -11,7 +11,7 @@ from fogline.address import shard_of
 from fogline.amqp.outcome import ACCEPTED, NOT_FOUND
 from fogline.commands.command import CommandState
 from fogline_cloud.audit.record import decode_audit
-from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.client.operator import Ask, Operator
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.committed_records import read_committed
 from fogline_cloud.kafka.topics import audit, devices

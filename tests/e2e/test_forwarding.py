@@ -14,7 +14,7 @@ from fogline.commands.command import CommandState
 from fogline.message import Message
 from fogline_cloud.authority.certificates import Role
 from fogline_cloud.bridge.peers import forwarding
-from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.client.operator import Ask, Operator
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.shard.recovery import read_commands
 from fogline_lab.amqp import End, within

@@ -12,7 +12,7 @@ from fogline.address import DeviceAddress
 from fogline.amqp.security import ClientSecurity
 from fogline.commands.command import CommandState
 from fogline_cloud.api.command_routes import MAX_PAGE_BYTES
-from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.client.operator import Ask, Operator
 from fogline_cloud.devices.client import edit_device
 from fogline_lab.amqp import within
 from fogline_lab.bridge.command_records import make_record

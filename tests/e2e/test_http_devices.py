@@ -12,7 +12,7 @@ import pytest
 from e2e.http_device import http_device
 from fogline.commands.command import CommandState
 from fogline.events.event import Lane
-from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.client.operator import Ask, Operator
 from fogline_edge.operate.status import read_events, read_status
 from fogline_lab.amqp import within
 from fogline_lab.credentials.mosquitto_passwords import password_file

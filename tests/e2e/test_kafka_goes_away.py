@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from fogline.commands.command import CommandState
-from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.client.operator import Ask, Operator
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import CloudSettings
 from fogline_cloud.shard.topic_admin import create_topics

@@ -9,7 +9,7 @@ from fogline.commands.command import CommandState
 from fogline.events.event import CommandOutcome, Lane
 from fogline.events.gap import GAP_CONTENT_TYPE
 from fogline_cloud.audit.record import decode_audit
-from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.client.operator import Ask, Operator
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.committed_records import read_committed

@@ -18,7 +18,7 @@ from fogline.amqp.security import ClientSecurity
 from fogline_cloud.authority.ca_folder import ROOT, write_private
 from fogline_cloud.bridge.door.passwords import password_line
 from fogline_cloud.cli.main import main
-from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.client.operator import Ask, Operator
 from fogline_cloud.devices.client import edit_device
 from fogline_lab.amqp import within
 from fogline_lab.credentials.authority_folder import HERE, PASSWORD

@@ -10,7 +10,7 @@ from e2e.http_device import http_device
 from edge.coap.aiocoap_client import aiocoap_client
 from edge.coap.client import Wire, request
 from fogline.commands.command import CommandState
-from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.client.operator import Ask, Operator
 from fogline_edge.adapters.coap.listener import CoapListener
 from fogline_edge.adapters.coap.wire import CoapMessage, Code, MessageType, Option
 from fogline_edge.settings import CoapSettings

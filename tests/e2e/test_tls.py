@@ -19,7 +19,7 @@ from fogline.gateway import hello
 from fogline.process.files.tls_files import TlsSettings, client_context, server_context
 from fogline_cloud.authority.ca_folder import CaFolder
 from fogline_cloud.authority.certificates import Role, now_utc
-from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.client.operator import Ask, Operator
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.amqp import End, within
 from fogline_lab.credentials.authority_folder import HERE, PASSWORD, AuthorityFolder, certified

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from fogline.address import shard_of
 from fogline.commands.command import CommandState
 from fogline_cloud.commands import routes
-from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.client.operator import Ask, Operator
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_lab.amqp import within

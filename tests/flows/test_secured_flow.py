@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from flows.tenant_flow import Flow
 from fogline.commands.command import CommandState
 from fogline_cloud.cli.main import main
-from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.client.operator import Ask, Operator
 from fogline_cloud.flows.driver.source import raw_stream, starting_offsets
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients

@@ -27,7 +27,7 @@ from fogline_cloud.api.feed import Feed
 from fogline_cloud.api.http_server import HttpServer
 from fogline_cloud.api.logins import Logins
 from fogline_cloud.api.requests import as_json
-from fogline_cloud.commands.operator_security import password_security
+from fogline_cloud.commands.client.operator_security import password_security
 from fogline_cloud.commands.record import CommandRecord, decode_record
 from fogline_cloud.devices.device_table import DeviceTable
 from fogline_cloud.kafka import topics

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from fogline.commands.command import Reply
 from fogline.message import pack_id
+from fogline_cloud.commands.client.verdict import CommandVerdict
 from fogline_cloud.commands.record import CommandRecord, ended
 from fogline_cloud.commands.succession import may_replace
-from fogline_cloud.commands.verdict import CommandVerdict
 
 MAX_BYTES = 256 * 1024 * 1024
 """Memory for arguments and replies of all commands. Beyond it the oldest commands are forgotten."""

@@ -24,9 +24,9 @@ from fogline_cloud.api.problems import Problem, not_at_present
 from fogline_cloud.api.requests import CommandRequest
 from fogline_cloud.api.sending import cancel, send
 from fogline_cloud.api.user_session import REPLY_ID
+from fogline_cloud.commands.client.verdict import verdict_of
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.commands.request import REQUEST, reply_owner
-from fogline_cloud.commands.verdict import verdict_of
 
 JSON = "application/json"
 APPEAR_S = 5.0

@@ -10,7 +10,7 @@ from fogline.events.codec import MAX_MESSAGE_BYTES
 from fogline.message import Message
 from fogline_cloud.api.problems import Problem, not_at_present
 from fogline_cloud.api.user_session import UserSession
-from fogline_cloud.commands.refusals import NOT_CONNECTED, status_of
+from fogline_cloud.commands.client.refusals import NOT_CONNECTED, status_of
 
 SEND_S = 10.0
 """The time that the bridge has to take a message, all attempts included."""

@@ -1,20 +1,15 @@
 """Values and rules of commands, and the operator's Python client.
 
 `client`: the operator's Python client
-`command_group`: one command for many devices
 `command_id`: identifiers of commands
 `command_life`: decides about a command, from its first record to its verdict
-`id_notice`: tells an operator the id of its command
 `kafka_form`: responses in the form of Hono's Kafka API
 `kafka_request`: the command in a Kafka record
 `newest_commands`: the commands that a client asks for
-`operator_security`: how an operator proves its name
 `record`: the record of a command on Kafka
-`refusals`: the status of a refusal
 `registry`: all commands of a shard
 `reply_lane`: checks of the replies that gateways send
 `request`: the command in an operator's message
 `routes`: the gateway that reaches each device
 `succession`: which record of a command may follow which
-`verdict`: what an operator hears of a command
 """

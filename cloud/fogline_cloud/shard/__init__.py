@@ -2,13 +2,10 @@
 
 `admission`: decides which events of a batch may be written
 `checkpoint`: the compacted topic with the offsets to read from
-`command_changes`: command records within a transaction
-`device_changes`: changes of the registry of devices within a transaction
 `foreign_devices`: refuses events of devices that are bound to other gateways
 `group_commit`: collects, commits and settles the deliveries of a transaction
 `hanging_transactions`: transactions without a marker (KIP-664)
 `inbox`: the queue between event loop and thread
-`land_trace`: spans of traced events
 `owned_shard`: the state of a shard while this bridge owns it
 `pace`: how much a transaction may hold, and how long it may take
 `producer`: the transactional Kafka producer
@@ -17,6 +14,6 @@
 `shard`: the thread, which takes the shard and takes it again after errors
 `shard_writer`: events, commands and routes as Kafka records
 `sightings`: notes the last events of devices
-`submissions`: batches and client events within a transaction
 `topic_admin`: creates and checks topics
+`work`: what a transaction can hold
 """

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from fogline.commands.command import CommandState
 from fogline_cloud.api import command_index
 from fogline_cloud.api.command_index import CommandIndex, request_of
+from fogline_cloud.commands.client.verdict import CommandVerdict
 from fogline_cloud.commands.record import CommandRecord
-from fogline_cloud.commands.verdict import CommandVerdict
 
 SENT = CommandRecord(
     id="C1",

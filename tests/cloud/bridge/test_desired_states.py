@@ -23,7 +23,7 @@ from fogline_cloud.devices.device_table import DeviceTable
 from fogline_cloud.devices.edits import SET, WANT, DeviceEdit
 from fogline_cloud.devices.own_devices import OwnDevices
 from fogline_cloud.devices.record import read_key
-from fogline_cloud.shard.device_changes import DeviceChange
+from fogline_cloud.shard.work.device_changes import DeviceChange
 from fogline_lab.bridge.command_side import CommandSide, OneShard
 
 LAMP = "lamp-1"

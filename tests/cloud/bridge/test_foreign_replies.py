@@ -15,9 +15,9 @@ from fogline_cloud.audit.throttle import BURST
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.committed_records import read_committed
-from fogline_cloud.shard.command_changes import CommandChange
 from fogline_cloud.shard.recovery import read_commands
 from fogline_cloud.shard.shard import Shard
+from fogline_cloud.shard.work.command_changes import CommandChange
 from fogline_lab.bridge.command_records import make_record
 
 LATER_MS = int(time.time() * 1000) + 600_000

@@ -6,8 +6,8 @@ import pytest
 
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, RELEASED, RESOURCE_LIMIT, UNAUTHORIZED, rejected
 from fogline.commands.command import EXPIRED, CommandState
-from fogline_cloud.commands import client
-from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.client import operator as client
+from fogline_cloud.commands.client.operator import Ask, Operator
 from fogline_lab.amqp import End, served, within
 from fogline_lab.clock import pass_time
 

@@ -6,8 +6,8 @@ import pytest
 
 from fogline.commands.command import CommandState
 from fogline.errors import Misconfigured, Unreachable
-from fogline_cloud.commands.command_group import GroupCommand, GroupFile, GroupRun
-from fogline_cloud.commands.verdict import CancelVerdict, CommandVerdict
+from fogline_cloud.commands.client.command_group import GroupCommand, GroupFile, GroupRun
+from fogline_cloud.commands.client.verdict import CancelVerdict, CommandVerdict
 from fogline_lab.amqp import within
 
 NAMES = [f"lamp-{number}" for number in range(20)]

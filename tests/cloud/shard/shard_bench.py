@@ -15,8 +15,8 @@ from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.recovery import read_checkpoint
 from fogline_cloud.shard.shard import Shard
 from fogline_cloud.shard.shard_writer import ShardWriter
-from fogline_cloud.shard.submissions import GatewayBatch
 from fogline_cloud.shard.topic_admin import create_topics
+from fogline_cloud.shard.work.submissions import GatewayBatch
 from fogline_lab.events import STREAM, make_batch
 
 LIMIT_S = 60.0

@@ -6,8 +6,8 @@ from fogline.amqp.outcome import ACCEPTED, RESOURCE_LIMIT
 from fogline_cloud.devices.device_table import DeviceTable
 from fogline_cloud.devices.edits import FORGET, SET, DeviceEdit
 from fogline_cloud.devices.own_devices import OwnDevices
-from fogline_cloud.shard import device_changes
-from fogline_cloud.shard.device_changes import DeviceChange
+from fogline_cloud.shard.work import device_changes
+from fogline_cloud.shard.work.device_changes import DeviceChange
 
 
 def test_devices_that_the_registry_has_not_read_back_yet_count_against_its_bound(monkeypatch):

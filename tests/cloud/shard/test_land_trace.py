@@ -2,7 +2,7 @@
 
 from fogline.events.codec import object_of
 from fogline.tracing.spans import SpanKind
-from fogline_cloud.shard.land_trace import LandTrace
+from fogline_cloud.shard.work.land_trace import LandTrace
 from fogline_lab.events import make_event
 
 TRACED = "traceparent=00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

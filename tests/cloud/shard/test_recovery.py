@@ -24,8 +24,8 @@ from fogline_cloud.shard import recovery
 from fogline_cloud.shard.checkpoint import ShardOwner
 from fogline_cloud.shard.inbox import MarksQuery
 from fogline_cloud.shard.recovery import read_checkpoint, recover
-from fogline_cloud.shard.submissions import ClientEvent
 from fogline_cloud.shard.topic_admin import create_topics
+from fogline_cloud.shard.work.submissions import ClientEvent
 from fogline_lab.bridge.command_records import make_record
 from fogline_lab.events import STREAM, make_event
 

@@ -27,7 +27,7 @@ from fogline_cloud.shard.inbox import MarksQuery
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.recovery import recover
 from fogline_cloud.shard.shard import Shard
-from fogline_cloud.shard.submissions import ClientEvent, GatewayBatch
+from fogline_cloud.shard.work.submissions import ClientEvent, GatewayBatch
 from fogline_lab.events import BEACON, NOW_NS, STREAM, make_batch
 
 

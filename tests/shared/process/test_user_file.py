@@ -16,7 +16,7 @@ from fogline_cloud.authority.certificates import now_utc
 from fogline_cloud.bridge.bridge import _signer
 from fogline_cloud.bridge.door.passwords import password_line, read_passwords
 from fogline_cloud.cli.main import main
-from fogline_cloud.commands.operator_security import operator_security
+from fogline_cloud.commands.client.operator_security import operator_security
 from fogline_cloud.devices.types_file import read_types
 from fogline_cloud.flows.driver.ble_keys_file import load_keys
 from fogline_cloud.kafka.connection_settings import read_secrets

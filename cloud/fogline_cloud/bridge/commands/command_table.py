@@ -27,8 +27,8 @@ from fogline_cloud.commands.command_life import CommandLife, Effect, Effects, No
 from fogline_cloud.commands.record import CommandRecord, ReplyAddress, same_verdict
 from fogline_cloud.commands.record import left_ms as time_left_ms
 from fogline_cloud.commands.registry import Registry
-from fogline_cloud.shard.command_changes import CommandChange
 from fogline_cloud.shard.owned_shard import Linger
+from fogline_cloud.shard.work.command_changes import CommandChange
 
 _log = logging.getLogger("fogline.commands.answers")
 _log.addFilter(LogThrottle())

@@ -34,7 +34,7 @@ from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.record import CommandRecord, command_of
 from fogline_cloud.devices.desired import DesiredOutcome, DesiredRecord, ReportedState, read_reported
 from fogline_cloud.devices.device_table import DeviceEntry
-from fogline_cloud.shard.device_changes import DesiredDispatch, DesiredOutcomeChange
+from fogline_cloud.shard.work.device_changes import DesiredDispatch, DesiredOutcomeChange
 
 EVERY_S = 0.2
 MOST = 500

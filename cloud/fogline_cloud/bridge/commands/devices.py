@@ -29,7 +29,7 @@ from fogline_cloud.devices.edits import IF_VERSION, WANT, DeviceEdit, check_edit
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import CloudSettings
-from fogline_cloud.shard.device_changes import DeviceChange, DeviceRemoval
+from fogline_cloud.shard.work.device_changes import DeviceChange, DeviceRemoval
 
 CREDIT = 100
 """Changes that an operator may have in flight on one link."""

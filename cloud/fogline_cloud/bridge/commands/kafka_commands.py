@@ -24,14 +24,14 @@ from fogline_cloud.bridge.consumers.consumer_feed import ConsumerFeed
 from fogline_cloud.bridge.group.shard_table import ShardTable
 from fogline_cloud.bridge.peers.audit_trail import AuditTrail
 from fogline_cloud.bridge.peers.peer import Peer
+from fogline_cloud.commands.client.refusals import status_of
 from fogline_cloud.commands.kafka_form import failure_event
 from fogline_cloud.commands.kafka_request import answerable, read_kafka_command, sender
-from fogline_cloud.commands.refusals import status_of
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients, readable
 from fogline_cloud.kafka.committed_records import CommittedRecord
 from fogline_cloud.settings import CloudSettings
-from fogline_cloud.shard.command_changes import FailureNotification
+from fogline_cloud.shard.work.command_changes import FailureNotification
 
 WINDOW = 64
 WINDOW_BYTES = 4 * 1024 * 1024

@@ -24,14 +24,14 @@ from fogline_cloud.bridge.commands.command_table import CommandTable, Settle
 from fogline_cloud.bridge.group.shard_table import ShardTable
 from fogline_cloud.bridge.peers.forwarding import SHARDS, Forwarder, unknown_device
 from fogline_cloud.bridge.peers.peer import LinkHandler, Peer
+from fogline_cloud.commands.client.id_notice import TELL_ID
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.command_life import CommandLife, JournalLookup
-from fogline_cloud.commands.id_notice import TELL_ID
 from fogline_cloud.commands.record import CommandRecord, audit_of, ended, left_ms, with_request
 from fogline_cloud.commands.request import read_cancel, read_command, reply_owner
 from fogline_cloud.commands.routes import Routes
 from fogline_cloud.settings import CommandPolicySettings
-from fogline_cloud.shard.command_changes import AuditNote
+from fogline_cloud.shard.work.command_changes import AuditNote
 
 CREDIT = 100
 """Commands that an operator may have in flight on one link."""

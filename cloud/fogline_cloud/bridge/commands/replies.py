@@ -17,7 +17,7 @@ from fogline.amqp.sending import Sender
 from fogline.amqp.wire import as_int
 from fogline.errors import Unreachable
 from fogline.message import Message, unpack_id
-from fogline_cloud.commands.id_notice import id_notice
+from fogline_cloud.commands.client.id_notice import id_notice
 from fogline_cloud.commands.record import CommandRecord, ReplyAddress, same_verdict
 
 MAX_IN_FLIGHT = 32

@@ -27,8 +27,8 @@ from fogline_cloud.bridge.group.shard_table import ShardTable
 from fogline_cloud.bridge.peers.forwarding import Forwarder
 from fogline_cloud.bridge.peers.peer import LinkHandler, Peer
 from fogline_cloud.device_address import device_of
-from fogline_cloud.shard.land_trace import LandTrace
-from fogline_cloud.shard.submissions import ClientEvent
+from fogline_cloud.shard.work.land_trace import LandTrace
+from fogline_cloud.shard.work.submissions import ClientEvent
 
 CREDIT = 200
 """Messages that a client may have in flight on one link."""

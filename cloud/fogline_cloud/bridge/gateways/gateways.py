@@ -25,8 +25,8 @@ from fogline_cloud.bridge.group.shard_table import ShardTable
 from fogline_cloud.bridge.peers.peer import GatewayPeer, LinkHandler, Peer
 from fogline_cloud.settings import BridgeSettings
 from fogline_cloud.shard.inbox import MarksQuery
-from fogline_cloud.shard.land_trace import LandTrace
-from fogline_cloud.shard.submissions import GatewayBatch
+from fogline_cloud.shard.work.land_trace import LandTrace
+from fogline_cloud.shard.work.submissions import GatewayBatch
 
 INGEST_CREDIT = 16
 """Batches that a gateway may have in flight on one lane."""

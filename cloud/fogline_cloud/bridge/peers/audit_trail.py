@@ -8,7 +8,7 @@ from fogline_cloud.access.principal import Principal
 from fogline_cloud.audit.record import AuditRecord
 from fogline_cloud.audit.throttle import AuditThrottle
 from fogline_cloud.bridge.group.shard_table import ShardTable
-from fogline_cloud.shard.command_changes import AuditNote
+from fogline_cloud.shard.work.command_changes import AuditNote
 
 MAX_TEXT = 512
 

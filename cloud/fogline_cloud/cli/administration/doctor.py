@@ -26,7 +26,7 @@ from fogline.tracing.collector import check_collector
 from fogline_cloud.authority.own_certificate import own_certificate_problems
 from fogline_cloud.cli.common import add_command
 from fogline_cloud.cli.operators.operator_link import refused
-from fogline_cloud.commands.operator_security import operator_security
+from fogline_cloud.commands.client.operator_security import operator_security
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import CloudSettings, load
 from fogline_cloud.shard import topic_admin

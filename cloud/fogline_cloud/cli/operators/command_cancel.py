@@ -10,8 +10,8 @@ from fogline.process.console.terminal import show, tell
 from fogline_cloud.cli.common import add_command
 from fogline_cloud.cli.operators.operator_link import add_bridge, command_of, connected
 from fogline_cloud.cli.times import seconds
+from fogline_cloud.commands.client.verdict import CancelVerdict
 from fogline_cloud.commands.command_id import ID_DIGITS
-from fogline_cloud.commands.verdict import CancelVerdict
 from fogline_cloud.settings import CloudSettings, load
 
 

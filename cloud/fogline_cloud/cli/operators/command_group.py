@@ -19,8 +19,8 @@ from fogline.process.console.terminal import show, show_progress, tell
 from fogline.process.kernel_clock import wall_clock_ms
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.cli.operators.operator_link import add_bridge, connected, devices_of
-from fogline_cloud.commands.client import Ask
-from fogline_cloud.commands.command_group import GroupCommand, GroupFile, GroupRun
+from fogline_cloud.commands.client.command_group import GroupCommand, GroupFile, GroupRun
+from fogline_cloud.commands.client.operator import Ask
 from fogline_cloud.devices.device_table import MAX_DEVICES
 from fogline_cloud.settings import load
 

@@ -17,8 +17,8 @@ from fogline_cloud.cli.common import add_command, json_argument
 from fogline_cloud.cli.operators.command_group import add_groups, require_no_device, send_group
 from fogline_cloud.cli.operators.operator_link import add_bridge, bridge_of, connected, refused
 from fogline_cloud.cli.times import seconds
-from fogline_cloud.commands.client import Ask, Operator
-from fogline_cloud.commands.verdict import CommandVerdict
+from fogline_cloud.commands.client.operator import Ask, Operator
+from fogline_cloud.commands.client.verdict import CommandVerdict
 from fogline_cloud.settings import CloudSettings, load
 
 MIN_TTL_S = 1.0

@@ -17,7 +17,7 @@ from fogline.process.console.terminal import show, tell
 from fogline.process.files.settings_file import load_toml
 from fogline_cloud.cli.common import add_command, add_group, device_argument, json_argument
 from fogline_cloud.cli.operators.operator_link import add_bridge, bridge_of, devices_of, refused
-from fogline_cloud.commands.operator_security import operator_security
+from fogline_cloud.commands.client.operator_security import operator_security
 from fogline_cloud.devices.client import edit_device
 from fogline_cloud.devices.desired import DEFAULT_COMMAND
 from fogline_cloud.devices.device_table import MAX_DEVICES

@@ -9,8 +9,8 @@ from typing import Any
 from fogline.address import CommandAddress, DeviceAddress, is_identifier
 from fogline.errors import Misconfigured, Poison, Unreachable
 from fogline.process.files.settings_file import split_endpoint
-from fogline_cloud.commands.client import Operator
-from fogline_cloud.commands.operator_security import operator_security
+from fogline_cloud.commands.client.operator import Operator
+from fogline_cloud.commands.client.operator_security import operator_security
 from fogline_cloud.devices.device_filter import read_filter
 from fogline_cloud.listing import CommandQuery, DeviceQuery
 from fogline_cloud.listing_client import Listing, read_list

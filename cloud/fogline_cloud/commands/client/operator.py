@@ -29,9 +29,9 @@ from fogline.connection_clock import monotonic_ms
 from fogline.errors import Misconfigured, NotSent, Poison, Unreachable
 from fogline.message import Message
 from fogline.process.cancellation import end_tasks
-from fogline_cloud.commands.id_notice import TELL_ID, is_notice_of_id
-from fogline_cloud.commands.refusals import NOT_CONNECTED, status_of
-from fogline_cloud.commands.verdict import CancelVerdict, CommandVerdict, cancel_verdict, verdict_of
+from fogline_cloud.commands.client.id_notice import TELL_ID, is_notice_of_id
+from fogline_cloud.commands.client.refusals import NOT_CONNECTED, status_of
+from fogline_cloud.commands.client.verdict import CancelVerdict, CommandVerdict, cancel_verdict, verdict_of
 
 RETRY_S = 0.5
 """The pause before a command is sent again that the bridge could not take at the time."""

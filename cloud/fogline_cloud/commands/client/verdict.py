@@ -6,7 +6,7 @@ from fogline.amqp.outcome import DeliveryState, Outcome
 from fogline.commands.cancel import TOO_LATE
 from fogline.commands.command import CommandState, Status
 from fogline.message import Message
-from fogline_cloud.commands.refusals import status_of
+from fogline_cloud.commands.client.refusals import status_of
 
 
 @dataclass(frozen=True, slots=True)

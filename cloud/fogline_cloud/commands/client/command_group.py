@@ -20,8 +20,8 @@ from msgspec import Meta
 from fogline.commands.command import REMEMBER_COMMANDS_S, CommandState
 from fogline.documents.document_error import explained
 from fogline.errors import Misconfigured, Unreachable
-from fogline_cloud.commands.client import Ask, Operator
-from fogline_cloud.commands.verdict import CommandVerdict
+from fogline_cloud.commands.client.operator import Ask, Operator
+from fogline_cloud.commands.client.verdict import CommandVerdict
 
 MAX_IN_FLIGHT = 500
 """Commands of a group without a verdict, at a time."""

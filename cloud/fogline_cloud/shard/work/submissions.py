@@ -15,12 +15,12 @@ from fogline_cloud.commands.reply_lane import CheckedReplies, check_replies
 from fogline_cloud.devices.record import encode_sighting, seen_key
 from fogline_cloud.kafka import topics
 from fogline_cloud.shard.admission import Covered, Duplicate, Foreign, Hole, Produce
-from fogline_cloud.shard.device_changes import write_reported
 from fogline_cloud.shard.foreign_devices import refuse_foreign
-from fogline_cloud.shard.land_trace import LandTrace
 from fogline_cloud.shard.owned_shard import Linger, OwnedShard
 from fogline_cloud.shard.shard_writer import isolated
 from fogline_cloud.shard.sightings import reported_states
+from fogline_cloud.shard.work.device_changes import write_reported
+from fogline_cloud.shard.work.land_trace import LandTrace
 
 _LINGER = {Lane.REPLY: Linger.NONE, Lane.ALARM: Linger.SHORT}
 
