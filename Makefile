@@ -3,6 +3,7 @@
 #   make demo ARGS="--events 30000 --json out.json"    the whole line, under fire
 #   make up                                            the whole line, quietly, on the usual ports
 #   make check                                         ruff, mypy, import contracts, and the tests of the rules
+#   make lines                                         the lines of the product: edge, cloud and shared, *.py
 #   make test                                          every test that is not slow, beside the checks
 #   make busy ARGS="--runs 3 tests/edge"               the same tests beside eight CPU hogs: what fails measures the machine
 #   make mutants ARGS="--only window"                  wrong changes of deciding modules: the tests must notice each
@@ -17,7 +18,7 @@ PYTHON := .venv/bin/python
 SIDE_BY_SIDE := $(PYTHON) -m pytest --numprocesses 3 --dist loadfile
 unexport PYTHONDONTWRITEBYTECODE  # each of some thousand processes would compile all that it imports
 
-.PHONY: setup setup-tests setup-bench setup-docs demo up test busy mutants chaos faults check packages apt-repository test-packages bench soak docs format clean
+.PHONY: setup setup-tests setup-bench setup-docs demo up test busy mutants chaos faults check lines packages apt-repository test-packages bench soak docs format clean
 
 setup:
 	@deploy/setup/setup.sh
@@ -54,6 +55,9 @@ faults: setup-tests
 
 check: setup
 	@$(PYTHON) tests/suite check $(ARGS)
+
+lines:
+	@git ls-files 'edge/*.py' 'cloud/*.py' 'shared/*.py' | xargs cat | wc -l
 
 packages: setup
 	@deploy/packages/build.sh $(ARGS)

@@ -83,7 +83,7 @@ async def main() -> None:
     peer, security = NullPeer(), ServerSecurity()
     if len(sys.argv) > 1:
         security = ServerSecurity((EXTERNAL,), server_context(files(Path(sys.argv[1]), BRIDGE), "null"))
-    server = await listen("127.0.0.1", 0, lambda: AmqpConnection(Engine("null", server=True, security=security), peer))
+    server = await listen("127.0.0.1", 0, lambda: AmqpConnection(Engine("null", security=security or ServerSecurity()), peer))
     print(json.dumps({"port": server.sockets[0].getsockname()[1]}), flush=True)
     loop = asyncio.get_running_loop()
     while asked := await loop.run_in_executor(None, sys.stdin.readline):

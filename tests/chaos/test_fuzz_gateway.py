@@ -10,6 +10,7 @@ from fogline.amqp.driver import AmqpConnection, listen
 from fogline.amqp.engine import Engine
 from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, MODIFIED, RELEASED, rejected
 from fogline.amqp.scheduler import Share
+from fogline.amqp.security import ServerSecurity
 from fogline.amqp.wire import decode
 from fogline.commands.command import decode_command
 from fogline_edge.adapters.mqtt.protocol.packets import Connect
@@ -175,7 +176,7 @@ class LyingBridge:
 async def lie(port: int, lies, commands) -> int:
     """Let a bridge lie to the gateway until it has told everything."""
     bridge = LyingBridge(lies, commands)
-    listener = await listen("127.0.0.1", port, lambda: AmqpConnection(Engine("bridge", server=True), bridge))
+    listener = await listen("127.0.0.1", port, lambda: AmqpConnection(Engine("bridge", security=ServerSecurity()), bridge))
     try:
         await within(bridge.done.wait(), "the gateway does not come back for the next lie", 300)
     finally:

@@ -18,7 +18,7 @@ from fogline.events.codec import Batch
 from fogline_cloud.settings import BridgeSettings
 from fogline_cloud.shard.checkpoint import ShardOwner
 from fogline_cloud.shard.producer import ShardProducer
-from fogline_cloud.shard.shard import Shard
+from fogline_cloud.shard.shard import Shard, ShardListeners
 from fogline_cloud.shard.shard_writer import ShardWriter
 from fogline_cloud.shard.work.submissions import GatewayBatch
 from fogline_lab.events import STREAM, make_batch
@@ -93,7 +93,7 @@ class Owned:
         def make_writer():
             return writer(self.clients, producer(self.clients, tenant, 0))
 
-        self.shard = Shard(0, make_writer, BridgeSettings(transaction_ms=5), self._changed)
+        self.shard = Shard(0, make_writer, BridgeSettings(transaction_ms=5), ShardListeners(self._changed))
 
     def _changed(self, shard):
         self._changes.put(shard.ready)

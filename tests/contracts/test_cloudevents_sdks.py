@@ -14,7 +14,7 @@ from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.committed_records import read_committed
 from fogline_cloud.settings import BridgeSettings, CloudSettings
 from fogline_cloud.shard.producer import ShardProducer
-from fogline_cloud.shard.shard import Shard
+from fogline_cloud.shard.shard import Shard, ShardListeners
 from fogline_cloud.shard.shard_writer import ShardWriter
 from fogline_cloud.shard.topic_admin import create_topics
 from fogline_cloud.shard.work.submissions import ClientEvent, GatewayBatch
@@ -75,7 +75,7 @@ def landed(kafka):
         0,
         lambda: ShardWriter(clients, ShardProducer(clients, tenant, 0)),
         BridgeSettings(),
-        lambda each: ready.put(each.ready),
+        ShardListeners(lambda each: ready.put(each.ready)),
     )
     shard.start()
     assert ready.get(timeout=LIMIT_S), "the shard was not taken"

@@ -179,7 +179,7 @@ async def test_a_gateway_whose_clock_is_behind_stores_events_until_the_certifica
 @asynccontextmanager
 async def listening(files: TlsSettings, port: int = 0):
     security = ServerSecurity((EXTERNAL,), server_context(files, "bridge.tls"))
-    make = partial(Engine, "bridge", server=True, security=security)
+    make = partial(Engine, "bridge", security=security)
     server = await listen(HERE, port, lambda: AmqpConnection(make(), End()))
     try:
         yield server.sockets[0].getsockname()[1]

@@ -8,6 +8,7 @@ from typing import Any
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import Closed, ConnectionOpened, LinkClosed, LinkRequested, Received, Settled
 from fogline.amqp.outcome import ACCEPTED
+from fogline.amqp.security import ServerSecurity
 from fogline.errors import Poison
 from fogline_lab import amqp_bytes as raw
 from fogline_lab.amqp_bytes import described, listed, symbol, text
@@ -175,7 +176,12 @@ class Conversation:
 
 
 def started(frames: list[tuple[str, bytes]], *, server: bool) -> Conversation:
-    engine = Engine("engine", server=server, hostname="" if server else "there", properties={"tenant": "acme"})
+    engine = Engine(
+        "engine",
+        security=ServerSecurity() if server else None,
+        hostname="" if server else "there",
+        properties={"tenant": "acme"},
+    )
     return Conversation(engine, frames)
 
 

@@ -51,8 +51,9 @@ from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.consumer_thread import stuck_consumers
 from fogline_cloud.settings import BridgeSettings, CloudSettings, CommandPolicySettings, DeviceSettings
 from fogline_cloud.shard.producer import ShardProducer
-from fogline_cloud.shard.shard import Shard
+from fogline_cloud.shard.shard import Shard, ShardListeners
 from fogline_cloud.shard.shard_writer import ShardWriter
+from fogline_cloud.shard.sightings import Sightings
 from fogline_cloud.shard.topic_admin import check_topics
 
 STOP_S = 5.0
@@ -261,14 +262,15 @@ class Bridge:
             shard_number,
             partial(self._make_writer, shard_number),
             self._settings.bridge,
-            partial(call_soon, self._loop, self._on_changed),
+            ShardListeners(
+                partial(call_soon, self._loop, self._on_changed),
+                self._table.learn,
+                partial(call_soon, self._loop, self.fleet.recall, shard_number),
+            ),
             routes=self._routes,
-            on_commands=self._table.learn,
             issued=self._ids.issued,
             may_speak_for=self._policy.may_speak_for,
-            devices=self._devices.table,
-            device_settings=self._settings.devices,
-            on_gateways=partial(call_soon, self._loop, self.fleet.recall, shard_number),
+            make_sightings=partial(Sightings, self._devices.table, self._settings.devices),
         )
         shard.start()
 

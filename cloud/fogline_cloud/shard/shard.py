@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from fogline.errors import FoglineError, Misconfigured
 from fogline.process.crash_points import CrashPoint, crash_point
@@ -34,14 +35,25 @@ RETAKE_S = 2.0
 _log = logging.getLogger("fogline.shard")
 
 
+@dataclass(frozen=True, slots=True)
+class ShardListeners:
+    """What a shard reports, on its own thread.
+
+    `on_change`: `ready` or `why_not` has changed. `on_commands`: the command records of a shard that is taken, and those of
+    replies after their commit. `on_gateways`: when the shard is taken, the time of each gateway's last commit in milliseconds
+    since 1970.
+    """
+
+    on_change: Callable[["Shard"], None]
+    on_commands: Callable[[Sequence[CommandRecord]], None] = lambda _: None
+    on_gateways: Callable[[dict[str, int]], None] = lambda _: None
+
+
 class Shard:
     """Owned by this bridge from `start` until `stop`. `submit` may be called from any thread.
 
-    On the shard's thread, `on_change` is called when `ready` or `why_not` changes, and `on_commands` with the command records
-    of a shard that is taken, and with those of replies after their commit. `issued` returns True if a bridge of this tenant
-    made a command id; `may_speak_for`, if a gateway may send events of a device. `devices` is the table of all bridges.
-    `on_gateways` is called when the shard is taken, with the time of each gateway's last commit in milliseconds since 1970, on
-    the shard's thread.
+    `issued` returns True if a bridge of this tenant made a command id; `may_speak_for`, if a gateway may send events of a
+    device. `make_sightings` returns a new memory of sightings, with the table of devices of all bridges.
     """
 
     def __init__(
@@ -49,15 +61,12 @@ class Shard:
         number: int,
         make_writer: Callable[[], ShardWriter],
         settings: BridgeSettings,
-        on_change: Callable[["Shard"], None],
+        listeners: ShardListeners,
         *,
         routes: Routes | None = None,
-        on_commands: Callable[[Sequence[CommandRecord]], None] = lambda _: None,
         issued: Callable[[str], bool] = lambda _: False,
         may_speak_for: MaySpeakFor = lambda _gateway, _device: True,
-        devices: DeviceTable | None = None,
-        device_settings: DeviceSettings | None = None,
-        on_gateways: Callable[[dict[str, int]], None] = lambda _: None,
+        make_sightings: Callable[[], Sightings] = lambda: Sightings(DeviceTable(), DeviceSettings()),
     ) -> None:
         self.number = number
         self.ready = False
@@ -65,14 +74,11 @@ class Shard:
         self.counters = ShardCounters()
         self._make_writer = make_writer
         self._settings = settings
-        self._on_change = on_change
+        self._listeners = listeners
         self._routes = routes or Routes()
-        self._on_commands = on_commands
         self._issued = issued
         self._may_speak_for = may_speak_for
-        self._devices = devices if devices is not None else DeviceTable()
-        self._device_settings = device_settings or DeviceSettings()
-        self._on_gateways = on_gateways
+        self._make_sightings = make_sightings
         self._inbox = ShardInbox()
         self._epochs: dict[str, str] = {}  # outlives a loss of the shard: batches of before may be tried again
         self._stopping = threading.Event()
@@ -144,7 +150,8 @@ class Shard:
             registry.put(record)
         for device, route in recovered.routes.items():
             self._routes.recall(device, route.gateway, route.since_ms)
-        recovered.devices.share(self._devices)
+        sightings = self._make_sightings()
+        recovered.devices.share(sightings.table)
         admission = Admission(recovered.known, self._epochs)
         owned = OwnedShard(
             writer,
@@ -152,16 +159,16 @@ class Shard:
             registry,
             self._routes,
             self.counters,
-            self._on_commands,
+            self._listeners.on_commands,
             self._issued,
             recovered.changes,
             recovered.devices,
-            Sightings(self._devices, self._device_settings),
+            sightings,
             self._may_speak_for,
         )
         self._commits = GroupCommit(self.number, owned, self._inbox, self._settings, self._pace)
-        self._on_commands(registry.everything())
-        self._on_gateways(_last_commits(recovered.known.values()))
+        self._listeners.on_commands(registry.everything())
+        self._listeners.on_gateways(_last_commits(recovered.known.values()))
         crash_point(CrashPoint.AFTER_TAKE_BEFORE_READY)
         seconds = time.monotonic() - began
         _log.info("shard %d is taken: %d streams, %.1f s", self.number, len(recovered.known), seconds)
@@ -189,7 +196,7 @@ class Shard:
     def _set_ready(self, *, ready: bool, why: str) -> None:
         if ready != self.ready or why != self.why_not:
             self.ready, self.why_not = ready, why
-            self._on_change(self)
+            self._listeners.on_change(self)
 
 
 def _last_commits(streams: Iterable[StreamState]) -> dict[str, int]:

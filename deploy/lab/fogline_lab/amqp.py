@@ -11,6 +11,7 @@ from fogline.amqp.engine import Engine
 from fogline.amqp.events import AmqpPeer, Delivery, Link
 from fogline.amqp.outcome import ACCEPTED, Condition, Outcome
 from fogline.amqp.scheduler import Share
+from fogline.amqp.security import ServerSecurity
 from fogline.amqp.sending import Sender
 from fogline.amqp.wire import decode
 from fogline.message import Message
@@ -78,7 +79,9 @@ class End:
 @asynccontextmanager
 async def served(server: End, **engine: Any) -> AsyncIterator[int]:
     """Listen for connections to `server`. Yields the port."""
-    listener = await listen("127.0.0.1", 0, lambda: AmqpConnection(Engine("server", server=True, **engine), server))
+    listener = await listen(
+        "127.0.0.1", 0, lambda: AmqpConnection(Engine("server", **{"security": ServerSecurity(), **engine}), server)
+    )
     try:
         yield listener.sockets[0].getsockname()[1]
     finally:

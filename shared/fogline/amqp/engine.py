@@ -29,7 +29,8 @@ class Engine:
     """One side of one connection. After every call take `events` and `data_to_send`. `links` holds the operations on links.
 
     Deliveries that are unsettled at its end have an unknown outcome. `hostname`: the host that a client asks for, which the
-    certificate of a server must name. `security`: default is plain text and ANONYMOUS. `idle_timeout_s`: default by the side.
+    certificate of a server must name. `security`: that of a server or of a client; default is a client in
+    plain text and ANONYMOUS. `idle_timeout_s`: default by the side.
     `hold` counts the bytes of the peer's unfinished messages, and returns False if there is no room for them.
     """
 
@@ -37,7 +38,6 @@ class Engine:
         self,
         container: str,
         *,
-        server: bool = False,
         hostname: str = "",
         properties: Mapping[str, Property] | None = None,
         capabilities: Sequence[str] = (),
@@ -46,7 +46,9 @@ class Engine:
         security: ServerSecurity | ClientSecurity | None = None,
         hold: Callable[[int], bool] = lambda _: True,
     ) -> None:
-        self._layers = SecurityLayers(security or (ServerSecurity() if server else ClientSecurity()), hostname)
+        security = security or ClientSecurity()
+        server = isinstance(security, ServerSecurity)
+        self._layers = SecurityLayers(security, hostname)
         self._why_not: Condition | None = None
         self._over = self._closed_reported = self._broken_off = False
         self._collector = proton.Collector()

@@ -13,7 +13,7 @@ from fogline_cloud.kafka.records import StreamPosition, position_of
 from fogline_cloud.settings import BridgeSettings, CloudSettings
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.recovery import read_checkpoint
-from fogline_cloud.shard.shard import Shard
+from fogline_cloud.shard.shard import Shard, ShardListeners
 from fogline_cloud.shard.shard_writer import ShardWriter
 from fogline_cloud.shard.topic_admin import create_topics
 from fogline_cloud.shard.work.submissions import GatewayBatch
@@ -41,7 +41,7 @@ class Bench:
             0,
             make_writer or self.writer,
             BridgeSettings(**{"transaction_ms": 5, **settings}),
-            lambda each: changes.put(each.ready),
+            ShardListeners(lambda each: changes.put(each.ready)),
             issued=issued,
         )
         self.shards.append(shard)

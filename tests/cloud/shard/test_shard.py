@@ -26,7 +26,7 @@ from fogline_cloud.settings import BridgeSettings
 from fogline_cloud.shard.inbox import MarksQuery
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.recovery import recover
-from fogline_cloud.shard.shard import Shard
+from fogline_cloud.shard.shard import Shard, ShardListeners
 from fogline_cloud.shard.work.submissions import ClientEvent, GatewayBatch
 from fogline_lab.events import BEACON, NOW_NS, STREAM, make_batch
 
@@ -150,7 +150,7 @@ def test_a_batch_that_cannot_be_read_is_rejected_and_the_stream_goes_on(bench):
 def test_urgent_transaction_takes_the_queued_work_and_waits_for_no_more(bench):
     """A reply is committed with the work before it, and does not wait for later work."""
     made: queue.SimpleQueue[tuple[Lane, int]] = queue.SimpleQueue()
-    shard = Shard(0, bench.writer, BridgeSettings(transaction_ms=1000), lambda _: None)
+    shard = Shard(0, bench.writer, BridgeSettings(transaction_ms=1000), ShardListeners(lambda _: None))
     bench.shards.append(shard)
 
     def submit(batch: tuple[Range, Message]) -> None:

@@ -3,6 +3,7 @@
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import Closed, ConnectionOpened, LinkClosed, LinkRequested, Received
 from fogline.amqp.outcome import ACCEPTED, Condition
+from fogline.amqp.security import ServerSecurity
 from fogline_lab import amqp_bytes as raw
 
 NULL = raw.NULL
@@ -86,7 +87,7 @@ class Peer:
 
     def __init__(self, *, settles=True, **engine):
         self.settles = settles
-        self.engine = Engine("server", server=True, **engine)
+        self.engine = Engine("server", **{"security": ServerSecurity(), **engine})
         self.links = []
         self.link_ends = []
         self.messages = 0

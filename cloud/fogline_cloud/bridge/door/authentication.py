@@ -91,7 +91,7 @@ class Authentication:
     ) -> AmqpConnection:
         """Return a new connection of a server, for a socket that was accepted. `hold`, `connected`: see engine and driver."""
         security = ServerSecurity(self._mechanisms, self._tls.get() if self._tls is not None else None)
-        engine = Engine(self._name, server=True, capabilities=CAPABILITIES, security=security, hold=hold)
+        engine = Engine(self._name, capabilities=CAPABILITIES, security=security, hold=hold)
         proof = PasswordProof()
         connection = AmqpConnection(engine, handler, partial(self.check_password, proof), connected)
         self._proofs[connection] = proof

@@ -11,6 +11,7 @@ from fogline.amqp.driver import AmqpConnection, listen
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import AmqpPeer, Delivery, Link
 from fogline.amqp.outcome import ACCEPTED, Condition, Outcome
+from fogline.amqp.security import ServerSecurity
 from fogline.amqp.sending import Sender
 from fogline.amqp.wire import decode
 from fogline.commands.cancel import CancelRequest, encode_cancel
@@ -40,7 +41,7 @@ class AcceptingBridge:
 
     async def serve(self) -> int:
         """Listen on a free port of this machine. Returns the port."""
-        self._server = await listen("127.0.0.1", 0, lambda: AmqpConnection(Engine("bridge", server=True), self))
+        self._server = await listen("127.0.0.1", 0, lambda: AmqpConnection(Engine("bridge", security=ServerSecurity()), self))
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
