@@ -8,7 +8,6 @@ from flows.tenant_flow import Flow
 from flows.topic_changes import create_again
 from fogline.errors import Misconfigured
 from fogline_cloud.flows.driver import commit
-from fogline_cloud.flows.start import takeover
 
 CREATED_AGAIN = r"topic hono\.telemetry\.\S+ was deleted and created again.*--accept-new-topics"
 
@@ -54,17 +53,3 @@ def test_a_topic_created_again_while_a_batch_is_read_stops_that_batch(flow: Flow
         with pytest.raises(Misconfigured, match=CREATED_AGAIN):
             flow.run()
     assert sequences(flow) == ([1], [1])
-
-
-def test_tables_without_topic_ids_take_the_ids_of_the_first_start(flow: Flow, make_event, monkeypatch):
-    with monkeypatch.context() as former:
-        former.setattr(takeover.Takeover, "_topic_marks", lambda *_: {})
-        former.setattr(takeover.Takeover, "_recreated_topics", lambda *_: [])
-        flow.land([make_event(b"1")])
-        flow.run()
-    flow.land([make_event(b"2")])
-    flow.run()
-    assert sequences(flow) == ([1, 2], [1, 2])
-    create_again(flow)
-    with pytest.raises(Misconfigured, match=CREATED_AGAIN):
-        flow.run()

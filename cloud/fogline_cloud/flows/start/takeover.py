@@ -34,9 +34,8 @@ class Takeover:
     accept_new_topics: bool = False  # continue if a topic was created again
 
     def __post_init__(self) -> None:
-        self._batch = MicroBatch(self.flow.name, self.checkpoint.run, max(self.checkpoint.done, 0))
         self._decisive = self.logs[0]
-        self.decided = self._decisive.newest(self._batch)
+        self.decided = self._decisive.newest(MicroBatch(self.flow.name, self.checkpoint.run, 0))
 
     @property
     def newest(self) -> Owner:
@@ -68,8 +67,7 @@ class Takeover:
             return msgspec.structs.replace(newest, epoch=epoch)
         owner = msgspec.structs.replace(newest, epoch=newest.epoch + 1)
         for log in self.logs:
-            topic_marks = self._topic_marks(owner, self._recreated_topics()) if log is self._decisive else {}
-            log.take_over(owner, {**self._marks(log.table), **topic_marks})
+            log.take_over(owner, self._topic_marks(owner) if log is self._decisive else {})
         return owner
 
     def _recreated_topics(self) -> list[str]:
@@ -79,32 +77,19 @@ class Takeover:
         return recreated_topics
 
     def _is_recreated(self, topic: str, topic_id: str) -> bool:
-        """Return True if the tables know the topic by another id. Before flows had lanes, each flow kept its own ids."""
-        for scope in (self.tenant, self.newest.name):
-            known = self._decisive.version_of(topic_application(scope, topic))
-            if known is not None:
-                return self._decisive.version_of(topic_application(scope, topic, topic_id)) != known
-        return False
+        """Return True if the tables know the topic by another id."""
+        known = self._decisive.version_of(topic_application(self.tenant, topic))
+        return known is not None and self._decisive.version_of(topic_application(self.tenant, topic, topic_id)) != known
 
-    def _topic_marks(self, owner: Owner, recreated_topics: list[str]) -> dict[str, int]:
+    def _topic_marks(self, owner: Owner) -> dict[str, int]:
         marks: dict[str, int] = {}
+        recreated_topics = self._recreated_topics()
         for topic, each in self.ids.items():
             whole = topic_application(self.tenant, topic)
             if topic in recreated_topics or self._decisive.version_of(whole) is None:
                 version = owner.epoch if topic in recreated_topics else 0
                 marks |= {whole: version, topic_application(self.tenant, topic, each): version}
         return marks
-
-    def _marks(self, table: str) -> dict[str, int]:
-        """Return the transaction of batches without rows: early versions finished such a batch without a commit."""
-        return {self._batch.application(table): self.checkpoint.done} if self.checkpoint.done > self.decided else {}
-
-    def _epoch_of_checkpoint(self, newest: Owner) -> int | None:
-        """Return the last epoch of this checkpoint, `None` if it never owned the tables with these topics."""
-        found = self._decisive.version_of(newest.application_of_checkpoint)
-        if found is None and set(newest.topics) == set(topics.raw_topics(self.tenant)):
-            return self._decisive.version_of(newest.application_of_former_version)
-        return found
 
     def _check(self, newest: Owner, *, exists: bool) -> None:
         checkpoint = self.checkpoint
@@ -121,13 +106,13 @@ class Takeover:
                 f"{this}: it is older than the tables (its newest batch is {checkpoint.planned}, theirs is {self.decided}): "
                 f"{_REMEDY}"
             )
-        if newest.epoch and self._epoch_of_checkpoint(newest) != newest.epoch:
+        if newest.epoch and self._decisive.version_of(newest.application_of_checkpoint) != newest.epoch:
             raise Misconfigured(
                 f"{this}: another flow with [flow] name = {self.flow.name} or with its lanes has taken over the tables in "
                 f"{self.flow.tables}, or [flow] lanes has changed, since this checkpoint was used: {_REMEDY}, or set other "
                 "[flow] tables"
             )
-        if not exists or (checkpoint.done > self.decided and (newest.epoch or self.decided < 0)):
+        if not exists or checkpoint.done > self.decided:
             raise Misconfigured(
                 f"{this}: it has finished batch {checkpoint.done}, but the tables in {self.flow.tables} hold "
                 f"{f'batch {self.decided} of it' if self.decided >= 0 else 'none of its batches'}: "

@@ -42,11 +42,6 @@ class Owner(msgspec.Struct, frozen=True):
         return "/".join([self.application_of_run, *self.topics])
 
     @property
-    def application_of_former_version(self) -> str:
-        """What `application_of_checkpoint` was before flows had lanes: a flow read all topics."""
-        return f"{self.name}/owner/{self.run}"
-
-    @property
     def application_of_successor(self) -> str:
         """The Delta transaction application that exists if `fogline flow resume` has replaced this owner's checkpoint."""
         return f"{self.name}/replaced/{self.run}"
