@@ -2,30 +2,21 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.kafka.clients import KafkaClients, Partition
 from fogline_cloud.kafka.committed_records import CommittedRecord, read_committed
 from fogline_cloud.ledger.evidence import EvidenceReader
 from fogline_cloud.ledger.marks import FORMAT, OFFSETS, PartitionMarks, RecordMarks, StreamRecords
-from fogline_cloud.ledger.marks_file import MarksFile
+from fogline_cloud.ledger.marks_file import MarksFile, MarksUse
 
 
 @dataclass(slots=True)
-class RecordsRead:
-    """How Kafka was read. `records`: number of records that were read; `known`: number of those that marks stand for.
-
-    `again`: why partitions were read again. `wrong`: ranges of offsets whose marks did not agree with their records.
-    `marks_bytes`: size of the new marks. `seconds`: time that reading took.
-    """
+class RecordsRead(MarksUse):
+    """How Kafka was read. `records`: number of records that were read. `wrong`: ranges of offsets."""
 
     records: int = 0
-    known: int = 0
-    seconds: float = 0.0
-    again: list[str] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
-    marks_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -103,11 +94,8 @@ class MarkedRecords:
     ) -> dict[Partition, PartitionMarks]:
         """Return the marks that can be trusted, without the ranges that Kafka has deleted."""
         try:
-            marks = self._file.read()
-            if marks is None:
+            if (marks := self._file.read(self._tenant)) is None:
                 return {}
-            if marks.tenant != self._tenant:
-                raise ValueError("they are of another tenant")  # noqa: TRY301 - one place reports it
         except ValueError as error:
             self.summary.again.append(f"the marks of Kafka cannot be used: {error}: all records")
             return {}

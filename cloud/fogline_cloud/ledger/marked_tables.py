@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 
 import msgspec
 import pyarrow as pa
 
-from fogline_cloud.flows.tables.files import TableFolder
+from fogline_cloud.flows.tables.files import tables_in
 from fogline_cloud.kafka.clients import Partition
 from fogline_cloud.ledger import identities
 from fogline_cloud.ledger.arrow_rows import KafkaPosition, retention_gaps, stream_rows
@@ -16,7 +16,7 @@ from fogline_cloud.ledger.day_changes import DayPlan, plan_day
 from fogline_cloud.ledger.evidence import EvidenceReader
 from fogline_cloud.ledger.identities import IdentityCheck, events_with
 from fogline_cloud.ledger.marks import FORMAT, DayMarks, LedgerMarks
-from fogline_cloud.ledger.marks_file import MarksFile
+from fogline_cloud.ledger.marks_file import MarksFile, MarksUse
 from fogline_cloud.ledger.readings import RANGE_BITS, ReadingSums, SequenceRange
 from fogline_cloud.ledger.table_reader import TableReader
 from fogline_cloud.settings import CloudSettings
@@ -27,24 +27,14 @@ _EVENTS = (
 )
 _GAPS = ("tenant", "topic", "partition", "offset", "stream", "outcome", "reason", "detail")
 _READINGS = ("gateway", "stream", "sequence", "ordinal")
-_TABLES = ("events", "readings")
 
 
 @dataclass(slots=True)
-class TablesRead:
-    """How the tables were read. `rows`: number of rows that were read; `known`: number of those that marks stand for.
-
-    `again`: why days were read again. `wrong`: days whose marks did not agree with their rows. `marks_bytes`: size of the
-    new marks. `seconds`: time that reading took.
-    """
+class TablesRead(MarksUse):
+    """How the tables were read. `full`: without marks. `rows`: number of rows that were read. `wrong`: days."""
 
     full: bool = True
     rows: int = 0
-    known: int = 0
-    seconds: float = 0.0
-    again: list[str] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
-    marks_bytes: int = 0
 
 
 class MarkedTables:
@@ -52,13 +42,13 @@ class MarkedTables:
 
     def __init__(self, settings: CloudSettings) -> None:
         flow = settings.flow
-        folders = {name: TableFolder(f"{flow.tables.rstrip('/')}/{name}", flow.storage) for name in _TABLES}
-        self.events = TableReader(folders["events"], _EVENTS)
-        self.readings = TableReader(folders["readings"], _READINGS)
+        tables = tables_in(flow.tables, flow.storage)
+        self.events = TableReader(tables.events, _EVENTS)
+        self.readings = TableReader(tables.readings, _READINGS)
         self.summary = TablesRead()
         self._readers = {"events": self.events, "readings": self.readings}
         self.tenant = settings.tenant
-        self._file = MarksFile(folders["events"], settings.tenant, LedgerMarks)
+        self._file = MarksFile(tables.events, settings.tenant, LedgerMarks)
         self._days: dict[str, DayMarks] = {}  # all rows of each day
         self._kept: dict[str, DayMarks] = {}  # the part of them that was not read
         self._read: dict[str, Sequence[str]] = {}  # files of `events` that were read, by day
@@ -156,7 +146,7 @@ class MarkedTables:
         events, readings = plan["events"], plan["readings"]
         kept = None if events.why else marks
         of_day, sums = reader.part(), ReadingSums()
-        rows = dict.fromkeys(_TABLES, 0) if kept is None else dict(kept.rows)
+        rows = dict.fromkeys(self._readers, 0) if kept is None else dict(kept.rows)
         if kept is not None:
             of_day.take_marks(kept.evidence)
             sums.take_marks(kept.readings)
@@ -219,7 +209,7 @@ class MarkedTables:
         if self.events.mark is None:
             return None
         try:
-            if (marks := self._file.read()) is None:
+            if (marks := self._file.read(self.tenant)) is None:
                 return None
             if why := self._distrust(marks):
                 raise ValueError(why)  # noqa: TRY301 - one place reports it
@@ -230,8 +220,6 @@ class MarkedTables:
 
     def _distrust(self, marks: LedgerMarks) -> str:
         """Return why the marks do not belong to these tables, or an empty string."""
-        if marks.tenant != self.tenant:
-            return "they are of another tenant"
         for name, table in self._readers.items():
             then, now = marks.tables.get(name), table.mark
             if then is None or now is None:

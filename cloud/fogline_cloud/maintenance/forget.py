@@ -14,7 +14,7 @@ from deltalake import QueryBuilder, write_deltalake
 from fogline.address import source_of
 from fogline_cloud.flows.tables.schema import EventOutcome
 from fogline_cloud.maintenance.key_files import delete_unneeded_key_files
-from fogline_cloud.maintenance.maintain import existing, table_folder
+from fogline_cloud.maintenance.maintain import existing
 from fogline_cloud.maintenance.raw_rows import count_of_device, rows_of_others
 from fogline_cloud.maintenance.table import HOOK, WRITER, MaintainedTable, quoted
 from fogline_cloud.settings import CloudSettings
@@ -37,8 +37,8 @@ class ForgottenDay(msgspec.Struct, frozen=True):
 def forget(settings: CloudSettings, device: str, on_day: Callable[[ForgottenDay], None], *, dry_run: bool) -> int:
     """Forget a device. Returns the number of rows. Raises `Misconfigured`, or `Unreachable` if it should be tried again."""
     total = 0
-    for name in existing(settings.flow):
-        table = MaintainedTable(name, table_folder(settings.flow, name))
+    for name, folder in existing(settings.flow).items():
+        table = MaintainedTable(name, folder)
         of_device = _DeviceRows(table, settings.tenant, device)
         for day in sorted({each for each, _ in table.files()}):
             rows = of_device.count(day) if dry_run else of_device.forget(day)

@@ -14,14 +14,11 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from fogline.errors import FoglineError
-from fogline_cloud.flows.tables.files import TableFolder
+from fogline_cloud.flows.tables.files import TableFolder, tables_in
 from fogline_cloud.maintenance.key_files import delete_unneeded_key_files, files_without_keys, write_key_files
 from fogline_cloud.maintenance.plan import compactions
 from fogline_cloud.maintenance.table import MaintainedTable
 from fogline_cloud.settings import CloudSettings, FlowSettings
-
-TABLES = ("events", "readings", "raw")
-"""The tables that are maintained. `raw` may be missing."""
 
 
 class MaintenanceStep(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -55,27 +52,22 @@ class MaintenanceStep(msgspec.Struct, frozen=True, omit_defaults=True):
 OnStep = Callable[[MaintenanceStep], None]
 
 
-def table_folder(flow: FlowSettings, name: str) -> TableFolder:
-    """Return the folder of a table."""
-    return TableFolder(f"{flow.tables.rstrip('/')}/{name}", flow.storage)
-
-
-def existing(flow: FlowSettings) -> list[str]:
-    """Return the names of the tables to maintain. `raw` is optional; the others must exist."""
-    raw = table_folder(flow, "raw")
+def existing(flow: FlowSettings) -> dict[str, TableFolder]:
+    """Return the folders of the tables to maintain, by name. `raw` is optional; the others must exist."""
+    tables = tables_in(flow.tables, flow.storage)
     has_raw = False
     with suppress(DeltaError, OSError):  # the other tables are in the same place, and report it
-        has_raw = DeltaTable.is_deltatable(raw.uri, raw.storage)
-    return [name for name in TABLES if name != "raw" or has_raw]
+        has_raw = DeltaTable.is_deltatable(tables.raw.uri, tables.raw.storage)
+    return {name: folder for name, folder in msgspec.structs.asdict(tables).items() if name != "raw" or has_raw}
 
 
 def maintain(settings: CloudSettings, on_step: OnStep, now: datetime, *, dry_run: bool) -> bool:
     """Do every step that is due. A step that fails does not stop the others. Returns True if none failed."""
     done: list[bool] = []
-    for name in existing(settings.flow):
+    for name, folder in existing(settings.flow).items():
         run = _Run(name, on_step, dry_run=dry_run)
         try:
-            table = MaintainedTable(name, table_folder(settings.flow, name))
+            table = MaintainedTable(name, folder)
         except FoglineError as error:
             run.failed("open", error)
         else:
