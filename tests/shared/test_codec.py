@@ -16,7 +16,6 @@ from fogline.errors import Poison
 from fogline.events.codec import (
     MAX_BODY_BYTES,
     Range,
-    Replay,
     decode_batch,
     decode_beacon,
     decode_event,
@@ -64,11 +63,6 @@ def nested(depth: int) -> bytes:
     return b"".join(opened[:depth]) + b'"[{"' + b"".join(b"]" if each == b"[" else b"}" for each in reversed(opened[:depth]))
 
 
-def as_older_gateways_wrote(event) -> bytes:
-    """The event with its JSON payload in `data`, however deep it is."""
-    return encode_event(msgspec.structs.replace(event, data=b"0")).replace(b'"data":0}', b'"data":' + event.data + b"}")
-
-
 @pytest.mark.parametrize("depth", [1, MAX_JSON_DEPTH, MAX_JSON_DEPTH + 1, 500, 1497, 9998, 50_000])
 def test_json_deeper_than_the_limit_travels_as_base64_and_is_read(depth):
     """G1: Python's own depth limit let a gateway acknowledge what a bridge refused for ever."""
@@ -95,20 +89,10 @@ def test_the_depth_is_that_of_the_value(value):
         assert is_bare_json(b"[" * more + msgspec.json.encode(value) + b"]" * more) is expected
 
 
-@pytest.mark.parametrize("depth", [65, 1498, 100_000])
-def test_a_deep_row_of_an_older_gateway_is_read_alone_and_written_as_base64(depth):
-    """G1: rows that older gateways stored are read when they come alone, which halving a refused batch ends in."""
-    event = make_event(data=nested(depth), subject='","data":{"')
-    row = as_older_gateways_wrote(event)
-    span, _ = make_batch(1, 1)
-    assert decode_batch(span, encode_batch(span, [row], BEACON)) == [event]
-    assert decode_event(row) == event
-    assert decode_event(Replay(row).encode(STREAM, 7)).data == event.data
-
-
-def test_a_deep_row_that_is_no_event_is_refused():
+def test_a_row_that_is_nested_too_deep_is_refused():
     deep = b"[" * 100_000
-    for row in (deep, b'{"data":' + deep, b'{"data":' + deep + b"}", b'{"subject":' + deep + b',"data":0}'):
+    whole = encode_event(make_event(data=b"0")).replace(b'"data":0}', b'"data":' + nested(100_000) + b"}")
+    for row in (whole, deep, b'{"data":' + deep, b'{"data":' + deep + b"}", b'{"subject":' + deep + b',"data":0}'):
         span, _ = make_batch(1, 1)
         with pytest.raises(Poison):
             decode_batch(span, encode_batch(span, [row], BEACON))

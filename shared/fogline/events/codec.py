@@ -153,26 +153,8 @@ class Replay:
 def _read(body: bytes) -> EventObject:
     try:
         return _wire_decoder.decode(body)
-    except RecursionError:
-        return _read_deep(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Poison("malformed", f"an event is not readable: {explained(error, EventObject)}") from None
-
-
-def _read_deep(body: bytes) -> EventObject:
-    """Decode an event whose `data` is nested too deep for the decoder, as gateways stored it before `MAX_JSON_DEPTH`.
-
-    `data` is the last attribute, and no JSON string contains its name in bare quotation marks. It then travels as base64.
-    """
-    head, name, data = body.partition(b'"data":')
-    if not name or not data.endswith(b"}"):
-        raise Poison("malformed", "an event is nested too deep")
-    try:
-        wire = _wire_decoder.decode(head + b'"data_base64":""}')
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Poison("malformed", f"an event is not readable: {explained(error, EventObject)}") from None
-    wire.data_base64 = base64.b64encode(data[:-1]).decode()
-    return wire
 
 
 class Batch(NamedTuple):
@@ -350,14 +332,10 @@ def decode_batch(span: Range, message: Message) -> list[Event]:
 
 def read_batch(span: Range, message: Message) -> Batch:
     """Return a batch whose body matches its range. Raises `Poison` (`malformed`, `too-big`, `bad-identifier`)."""
-    body = _decompress(message.body)
     try:
-        wires = _batch_decoder.decode(body)
+        wires = _batch_decoder.decode(_decompress(message.body))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        # The gateway halves a rejected batch until the deep event is alone.
-        if not isinstance(error, RecursionError) or span.first != span.last:
-            raise Poison("malformed", f"a batch is not readable: {explained(error, list[EventObject])}") from None
-        wires = [_read_deep(body.removeprefix(b"[").removesuffix(b"]"))]
+        raise Poison("malformed", f"a batch is not readable: {explained(error, list[EventObject])}") from None
     stream, gateway, lane, expected = span.stream, span.gateway, span.lane, span.first
     for wire in wires:
         if wire.datacontenttype == GAP_CONTENT_TYPE:
