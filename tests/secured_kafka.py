@@ -7,7 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from fogline_cloud.authority.ca_folder import ROOT, CaFolder, write_private
+from fogline.process.files.durable_file import write_new
+from fogline_cloud.authority.ca_folder import ROOT, CaFolder
 from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem
 from fogline_lab.secure_kafka import ADMIN, BrokerSecurity, SecureKafkaBroker
 from token_endpoint import TokenEndpoint
@@ -53,7 +54,7 @@ class SecuredKafka:
         made = self.ca.issue(Subject("kafka", role, name, hosts), key.public_key(), now_utc(), 1)
         files = folder / f"{name}.pem", folder / f"{name}.key"
         files[0].write_bytes(pem(made))
-        write_private(files[1], key_pem(key))
+        write_new(files[1], key_pem(key))
         return files
 
     def password(self, user: str) -> dict[str, str]:
@@ -97,7 +98,7 @@ class SecuredKafka:
         place = folder / user
         if not place.exists():
             place.mkdir(parents=True)
-            write_private(place / "kafka.password", f"{self.secrets[user]}\n".encode())
+            write_new(place / "kafka.password", f"{self.secrets[user]}\n".encode())
             shutil.copy(self.root, place / "kafka-ca.pem")
             self.certificate(place, Role.OPERATOR, user)
         lines = [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in kafka.items()]

@@ -10,8 +10,9 @@ from pathlib import Path
 from cryptography import x509
 
 from fogline.errors import Misconfigured
+from fogline.process.files.durable_file import write_new
 from fogline.process.files.tls_files import TlsSettings, resolve_tls
-from fogline_cloud.authority.ca_folder import LIST, ROOT, CaFolder, write_private
+from fogline_cloud.authority.ca_folder import LIST, ROOT, CaFolder
 from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem
 from fogline_cloud.settings import OperatorSettings
 from fogline_edge.operate.first_settings import CA, CERTIFICATE
@@ -29,7 +30,7 @@ def make_certificates(folder: Path, tenant: str, bridges: Sequence[str]) -> None
     for role, name in [*((Role.BRIDGE, name) for name in bridges), (Role.OPERATOR, OPERATOR)]:
         key, hosts = make_key(), [HOST] if role is Role.BRIDGE else []
         made = ca.issue(Subject(tenant, role, name, hosts), key.public_key(), now_utc(), DAYS)
-        write_private(folder / f"{name}.key", key_pem(key))
+        write_new(folder / f"{name}.key", key_pem(key))
         (folder / f"{name}.pem").write_bytes(pem(made))
 
 

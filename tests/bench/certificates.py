@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from fogline.process.files.durable_file import write_new
 from fogline.process.files.tls_files import TlsSettings
-from fogline_cloud.authority.ca_folder import ROOT, CaFolder, write_private
+from fogline_cloud.authority.ca_folder import ROOT, CaFolder
 from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem
 
 BRIDGE = "bridge"
@@ -18,7 +19,7 @@ def make_certificates(folder: Path, tenant: str, gateways: Sequence[str]) -> Non
     for role, name in ((Role.BRIDGE, BRIDGE), *((Role.GATEWAY, each) for each in gateways)):
         key, hosts = make_key(), ["127.0.0.1"] if role is Role.BRIDGE else []
         made = ca.issue(Subject(tenant, role, name, hosts), key.public_key(), now_utc(), 1)
-        write_private(folder / f"{name}.pem", pem(made) + key_pem(key))
+        write_new(folder / f"{name}.pem", pem(made) + key_pem(key))
 
 
 def files(folder: Path, name: str) -> TlsSettings:

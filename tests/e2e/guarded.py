@@ -4,8 +4,9 @@ import ssl
 
 from msgspec.structs import replace
 
+from fogline.process.files.durable_file import write_new
 from fogline.process.files.tls_files import TlsSettings
-from fogline_cloud.authority.ca_folder import ROOT, write_private
+from fogline_cloud.authority.ca_folder import ROOT
 from fogline_cloud.authority.certificates import Role
 from fogline_cloud.bridge.door.passwords import password_line
 from fogline_cloud.settings import ApiTlsSettings, OperatorSettings
@@ -38,7 +39,7 @@ def guarded(line):
     """The tenant with TLS, two users and `access.toml`; and the API's settings for it."""
     line, site = secure(line)
     site.users.unlink()
-    write_private(site.users, "\n".join(password_line(name, PASSWORD) for name in ("alice", "weather")).encode())
+    write_new(site.users, "\n".join(password_line(name, PASSWORD) for name in ("alice", "weather")).encode())
     access = line.folder / "access.toml"
     access.write_text(ACCESS)
     line.cloud = replace(

@@ -15,7 +15,8 @@ from fogline.address import DeviceAddress
 from fogline.amqp.login import PLAIN, Login
 from fogline.amqp.outcome import ACCEPTED
 from fogline.amqp.security import ClientSecurity
-from fogline_cloud.authority.ca_folder import ROOT, write_private
+from fogline.process.files.durable_file import write_new
+from fogline_cloud.authority.ca_folder import ROOT
 from fogline_cloud.bridge.door.passwords import password_line
 from fogline_cloud.cli.main import main
 from fogline_cloud.commands.client.operator import Ask, Operator
@@ -113,8 +114,8 @@ def general(sentence):
 def doors(line, capsys):
     """The line with users, rights and quotas. Returns how to enter it."""
     line, https = guarded(line)
-    write_private(line.folder / "users-2", "\n".join(password_line(each, PASSWORD) for each in USERS).encode())
-    write_private(line.folder / "password", PASSWORD.encode())
+    write_new(line.folder / "users-2", "\n".join(password_line(each, PASSWORD) for each in USERS).encode())
+    write_new(line.folder / "password", PASSWORD.encode())
     access = line.folder / "access-2.toml"
     access.write_text(ACCESS + "".join(BUSY.format(each) for each in USERS[1:]))
     line.cloud = replace(line.cloud, bridge=replace(line.cloud.bridge, access=str(access), users=str(line.folder / "users-2")))

@@ -1,7 +1,6 @@
 """The authority's folder: `ca.pem`, `ca.key`, `crl.pem`, and `certificates.jsonl` with a line for each change."""
 
 import fcntl
-import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from fogline.documents.document_error import explained
 from fogline.errors import Misconfigured
+from fogline.process.files.durable_file import replace_file, write_new
 from fogline.process.files.tls_files import check_private
 from fogline_cloud.authority.append_log import append_line, read_lines
 from fogline_cloud.authority.certificates import Authority, Key, Role, Subject, key_pem, make_authority, pem
@@ -74,8 +74,8 @@ class CaFolder:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             authority = make_authority(tenant, now)
-            write_private(folder / KEY, key_pem(authority.key))
-            _write(folder / ROOT, pem(authority.certificate))
+            write_new(folder / KEY, key_pem(authority.key))
+            replace_file(folder / ROOT, pem(authority.certificate), 0o644)
         except OSError as error:
             raise Misconfigured(f"{folder}: cannot write the authority: {error.strerror}") from None
         made = cls(folder, authority)
@@ -146,7 +146,7 @@ class CaFolder:
             fcntl.flock(lock, fcntl.LOCK_EX)
             revoked = [(int(each.issued.serial, 16), each.revoked) for each in self.known() if each.revoked is not None]
             made = self.authority.revocation_list(revoked, self._list_number() + 1, now, days)
-            _write(self.path / LIST, pem(made))
+            replace_file(self.path / LIST, pem(made), 0o644)
         return made
 
     def _list_number(self) -> int:
@@ -164,23 +164,3 @@ def check_key(public_key: object) -> ec.EllipticCurvePublicKey:
     if not isinstance(public_key, ec.EllipticCurvePublicKey) or not isinstance(public_key.curve, ec.SECP256R1):
         raise Misconfigured("expected a key of type EC P-256")
     return public_key
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only its owner may read. Raises `OSError`, also if it exists."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file so that a reader sees the former or the new one, never a part."""
-    beside = path.with_suffix(".new")
-    beside.unlink(missing_ok=True)  # of a run that was interrupted
-    with beside.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)

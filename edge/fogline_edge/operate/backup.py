@@ -23,11 +23,12 @@ import msgspec
 
 from fogline.commands.command import CommandState
 from fogline.errors import FoglineError, Misconfigured
+from fogline.process.files.durable_file import replace_file, sync_path
 from fogline.process.files.owner import FolderOwner, become_owner, owner_of, run_as
 from fogline_edge.adapters.mqtt.session.session_state import PREFIX, carries_commands
 from fogline_edge.operate.first_settings import require_none
 from fogline_edge.outbox.file.copy_file import OLDEST, CopyRecord, change_copy
-from fogline_edge.outbox.file.data_folder import FILE, DataFolder, RunEnd, forget_journal_name, sync_path
+from fogline_edge.outbox.file.data_folder import FILE, DataFolder, RunEnd, forget_journal_name
 from fogline_edge.outbox.file.schema import MIGRATIONS, open_database
 from fogline_edge.settings import EdgeSettings, load
 
@@ -216,7 +217,8 @@ def _restore(file: Path, source: BinaryIO, content: _Content, folder: Path) -> R
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, mode, data in content.files:
-            _write(_beside(folder / name), data, mode)
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            replace_file(_beside(folder / name), data, mode)
         settings = load(_beside(config))
         waiting = _restore_outbox(source, settings, content.made)
         for name in sorted({name for name, _, _ in content.files} - {content.settings}):
@@ -308,12 +310,3 @@ def _prepare(part: Path, max_bytes: int, name: str) -> int:
 
 def _beside(path: Path) -> Path:
     return path.with_name(f"{path.name}.restoring")
-
-
-def _write(path: Path, data: bytes, mode: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())

@@ -1,7 +1,6 @@
 """Gets a certificate from a bridge, by a token or by the certificate that the gateway has (see `fogline.gateway.enrolment`)."""
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +19,7 @@ from fogline.documents.json_document import read_document
 from fogline.errors import Misconfigured, Poison, Unreachable
 from fogline.gateway.enrolment import PRODUCT, REQUEST_TYPE, REVOKE_TYPE, USER_PREFIX, Enrolled, EnrolmentToken
 from fogline.message import Message
+from fogline.process.files.durable_file import replace_file
 from fogline.process.files.settings_file import split_endpoint
 from fogline.process.files.tls_files import trusting
 from fogline_edge.operate.first_settings import CA, CERTIFICATE, FILE, FirstSettings, write_first
@@ -55,7 +55,7 @@ def enroll(token: EnrolmentToken, bridge: str, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)  # before the token is used up
         found = asyncio.run(_request(bridge, token.tenant, token.gateway, security))
         (folder / CA).write_text(found.ca)
-        _write_private(certificate, found.pair)
+        replace_file(certificate, found.pair)
         if not settings.exists():
             write_first(settings, FirstSettings(token.tenant, token.gateway, bridge), tls=True)
     except OSError as error:
@@ -80,7 +80,7 @@ def renew(settings: EdgeSettings) -> None:
         raise Misconfigured("only a gateway that was enrolled can renew: uplink.tls.certificate and key name one file")
     found = asyncio.run(_renewed(settings))
     try:
-        _write_private(Path(tls.certificate), found.pair)
+        replace_file(Path(tls.certificate), found.pair)
     except OSError as error:
         raise Misconfigured(f"{tls.certificate}: cannot write: {error.strerror}") from None
 
@@ -161,14 +161,3 @@ def check_certificate(text: str, key: ec.EllipticCurvePublicKey) -> x509.Certifi
 
 def _times(certificate: x509.Certificate) -> str:
     return times_line(datetime.now(UTC), certificate.not_valid_after_utc)
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    """Write a file that only its owner may read, in one step. Raises `OSError`."""
-    beside = path.with_suffix(".new")
-    beside.unlink(missing_ok=True)  # of a run that was interrupted
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)

@@ -5,9 +5,10 @@ import ssl
 
 import pytest
 
+from fogline.process.files.durable_file import write_new
 from fogline.process.files.tls_files import TlsSettings, client_context
 from fogline_cloud.api.http_server import HttpServer
-from fogline_cloud.authority.ca_folder import ROOT, CaFolder, write_private
+from fogline_cloud.authority.ca_folder import ROOT, CaFolder
 from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem
 from fogline_cloud.settings import ApiTlsSettings
 from fogline_lab.amqp import within
@@ -26,7 +27,7 @@ def tls(folder) -> tuple[ApiTlsSettings, ssl.SSLContext]:
     ca, key = CaFolder.make(folder / "ca", "acme", now_utc(), 7), make_key()
     made = ca.issue(Subject("acme", Role.BRIDGE, "api", ["127.0.0.1"]), key.public_key(), now_utc(), 1)
     (folder / "api.pem").write_bytes(pem(made))
-    write_private(folder / "api.key", key_pem(key))
+    write_new(folder / "api.key", key_pem(key))
     client = client_context(TlsSettings(ca=str(ca.path / ROOT)), "test")
     return ApiTlsSettings(certificate=str(folder / "api.pem"), key=str(folder / "api.key")), client
 

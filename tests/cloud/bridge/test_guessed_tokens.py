@@ -6,8 +6,9 @@ import pytest
 
 from fogline.amqp.login import PLAIN, Login, LoginVerdict
 from fogline.gateway.enrolment import USER_PREFIX
+from fogline.process.files.durable_file import write_new
 from fogline.process.files.tls_files import TlsSettings
-from fogline_cloud.authority.ca_folder import ROOT, CaFolder, write_private
+from fogline_cloud.authority.ca_folder import ROOT, CaFolder
 from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem
 from fogline_cloud.bridge.door.authentication import GUESSES, Authentication, PasswordProof
 from fogline_cloud.settings import BridgeSettings, CaSettings, CloudSettings
@@ -25,7 +26,7 @@ def authentication(ca, folder) -> Authentication:
     key = make_key()
     certificate = ca.issue(Subject("acme", Role.BRIDGE, "b-1", ["127.0.0.1"]), key.public_key(), now_utc(), 1)
     (folder / "b.pem").write_bytes(pem(certificate))
-    write_private(folder / "b.key", key_pem(key))
+    write_new(folder / "b.key", key_pem(key))
     tls = TlsSettings(ca=str(ca.path / ROOT), certificate=str(folder / "b.pem"), key=str(folder / "b.key"))
     bridge = BridgeSettings(enrolment=True, tls=tls)
     return Authentication(CloudSettings(tenant="acme", bridge=bridge, ca=CaSettings(folder=str(ca.path))))

@@ -15,8 +15,9 @@ from fogline.errors import Misconfigured
 from fogline.process.console.command_line import add_limit
 from fogline.process.console.listing import show_rows, utc
 from fogline.process.console.terminal import show
+from fogline.process.files.durable_file import write_new
 from fogline.process.files.owner import as_owner, become_owner
-from fogline_cloud.authority.ca_folder import ROOT, STATES, CaFolder, Known, write_private
+from fogline_cloud.authority.ca_folder import ROOT, STATES, CaFolder, Known
 from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.settings import CloudSettings, load
@@ -77,7 +78,7 @@ def run_issue(arguments: argparse.Namespace) -> int:
     become_owner(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        write_private(secret, key_pem(key))
+        write_new(secret, key_pem(key))
         certificate.write_bytes(made.certificate)
         (out / ROOT).write_bytes(made.root)
     except OSError as error:

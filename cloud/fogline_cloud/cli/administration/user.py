@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import secrets
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from fogline.errors import Misconfigured
 from fogline.process.console.command_line import add_limit
 from fogline.process.console.listing import show_rows
 from fogline.process.console.terminal import show, tell
+from fogline.process.files.durable_file import replace_file
 from fogline.process.files.owner import become_owner
 from fogline.process.files.user_file import read_text
 from fogline_cloud.bridge.door.passwords import password_line, read_passwords
@@ -88,13 +88,7 @@ def _replace(path: Path, name: str, line: str | None) -> bool:
     try:
         former = read_text(path, "bridge.users").splitlines() if path.exists() else []
         kept = [each for each in former if each.partition(":")[0] != name]
-        beside = path.with_name(f"{path.name}.new")
-        beside.unlink(missing_ok=True)  # of a run that was interrupted
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write("".join(f"{each}\n" for each in [*kept, *([line] if line is not None else [])]))
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        replace_file(path, "".join(f"{each}\n" for each in [*kept, *([line] if line is not None else [])]).encode())
     except OSError as error:
         raise Misconfigured(f"bridge.users: cannot change {path}: {error}") from None
     return len(kept) < len(former)

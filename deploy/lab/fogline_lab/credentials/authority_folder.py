@@ -9,8 +9,9 @@ import msgspec
 
 from fogline.amqp.login import EXTERNAL, Login
 from fogline.amqp.security import ClientSecurity
+from fogline.process.files.durable_file import write_new
 from fogline.process.files.tls_files import TlsSettings, client_context
-from fogline_cloud.authority.ca_folder import ROOT, CaFolder, write_private
+from fogline_cloud.authority.ca_folder import ROOT, CaFolder
 from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem
 from fogline_cloud.bridge.door.passwords import password_line
 from fogline_edge.settings import EdgeSettings
@@ -26,7 +27,7 @@ class AuthorityFolder:
         self.folder, self.tenant = folder, tenant
         self.ca = CaFolder.make(folder / "ca", tenant, now_utc(), 1)
         self.users = folder / "users"
-        write_private(self.users, password_line("alice", PASSWORD).encode())
+        write_new(self.users, password_line("alice", PASSWORD).encode())
 
     def files(
         self,
@@ -45,7 +46,7 @@ class AuthorityFolder:
         )
         place = self.folder / f"{role}-{name}-{made.serial_number:x}"
         place.mkdir()
-        write_private(place / "key", key_pem(key))
+        write_new(place / "key", key_pem(key))
         (place / "certificate").write_bytes(pem(made))
         root = str(self.ca.path / ROOT)
         return TlsSettings(ca=root, certificate=str(place / "certificate"), key=str(place / "key"))

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from fogline.process.files.durable_file import replace_file
+
 FILE = "copy.json"
 
 
@@ -45,20 +47,10 @@ def change_copy(folder: Path, change: Callable[[CopyRecord], CopyRecord]) -> Non
         fcntl.flock(directory, fcntl.LOCK_EX)
         known = read_copy(folder)
         if (changed := change(known)) != known:
-            _write(folder, changed)
+            replace_file(folder / FILE, msgspec.json.encode(changed) + b"\n", 0o640)
             os.fsync(directory)
     finally:
         os.close(directory)
-
-
-def _write(folder: Path, record: CopyRecord) -> None:
-    beside = folder / f"{FILE}.new"
-    beside.unlink(missing_ok=True)  # of a run that was interrupted
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640), "wb") as file:
-        file.write(msgspec.json.encode(record) + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(folder / FILE)
 
 
 class CopyFile:

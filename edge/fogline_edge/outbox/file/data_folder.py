@@ -117,15 +117,6 @@ def forget_journal_name(connection: sqlite3.Connection) -> None:
     connection.execute(SQL["drop_meta"], ("journal",))
 
 
-def sync_path(path: Path) -> None:
-    """Have the disk keep a file's content, or a folder's names."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
 def write_again(path: Path) -> None:
     """Have the disk keep a file after a failed sync, by writing all of its bytes in place.
 

@@ -20,8 +20,8 @@ from fogline.errors import Poison
 from fogline.events.codec import Replay, encode_event
 from fogline.events.event import Lane
 from fogline.events.gap import Gap, GapReason, Lost
+from fogline.process.files.durable_file import sync_path
 from fogline_edge.machine.boot import Clock
-from fogline_edge.outbox.file.data_folder import sync_path
 from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.file.schema import open_database
 from fogline_edge.outbox.memory.resend_memory import ENTRY
