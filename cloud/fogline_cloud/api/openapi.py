@@ -26,6 +26,10 @@ _PROBLEMS = {
 _MAX_TTL_S = 604_800
 """The most that `commands.max_ttl_s` of a bridge can be: the bridge itself refuses a longer time."""
 _COMMAND = "#/components/schemas/Command"
+_STRING: Json = {"type": "string"}
+_MOMENT: Json = {"type": "string", "format": "date-time"}
+_STATE: Json = {"type": "string", "enum": [each.value for each in CommandState]}
+_ID: Json = {"name": "id", "in": "path", "required": True, "schema": _STRING}
 _NAME: Json = {"type": "string", "maxLength": MAX_NAME, "pattern": f"^{NAME_PATTERN}$"}
 _DEVICE: Json = {
     "name": "device",
@@ -71,7 +75,7 @@ def document() -> Json:
             "/v1/telemetry/{device}": {"post": _send_event("sendTelemetry", "telemetry")},
             "/v1/events/{device}": {"post": _send_event("sendEvent", "an alarm")},
             "/v1/events/stream": {"get": _stream()},
-            "/livez": {"get": _open("live", "Whether this process answers", "text/plain", {"type": "string"})},
+            "/livez": {"get": _open("live", "Whether this process answers", "text/plain", _STRING)},
             "/readyz": {"get": _health("ready")},
             "/healthz": {"get": _health("health")},
             "/openapi.json": {"get": _open("openapi", "This document", "application/json", {"type": "object"})},
@@ -80,12 +84,12 @@ def document() -> Json:
             "securitySchemes": {"password": {"type": "http", "scheme": "basic"}},
             "schemas": {
                 "Command": _command(),
-                "CommandList": _command_list(),
+                "CommandList": _page("commands", "Command"),
                 "CommandRequest": _command_request(),
                 "DesiredRequest": _desired_request(),
                 "DesiredState": _desired_state(),
                 "Device": _device(),
-                "DeviceList": _device_list(),
+                "DeviceList": _page("devices", "Device"),
                 "Reply": _reply(),
                 "Problem": _problem(),
             },
@@ -103,7 +107,7 @@ def _operation(name: str, summary: str, parameters: list[Json], responses: Json,
 
 
 def _send_command() -> Json:
-    location = {"Location": {"description": "the address of the command", "schema": {"type": "string"}}}
+    location = {"Location": {"description": "the address of the command", "schema": _STRING}}
     created = {
         "201": {**_json("it is written down; with `wait`, its verdict if that came in time", _COMMAND), "headers": location}
     }
@@ -116,11 +120,10 @@ def _send_command() -> Json:
 
 def _list_commands() -> Json:
     parameters = [
-        _query("device", {"type": "string"}, "only commands for this device"),
-        _query("state", {"type": "string", "enum": [each.value for each in CommandState]}, "only commands in this state"),
-        _query("since", {"type": "string", "format": "date-time"}, "only commands that were accepted since then"),
-        _query("limit", {"type": "integer", "minimum": 1, "maximum": 200}, "commands in one response"),
-        _query("after", {"type": "string"}, "`next` of the page before"),
+        _query("device", _STRING, "only commands for this device"),
+        _query("state", _STATE, "only commands in this state"),
+        _query("since", _MOMENT, "only commands that were accepted since then"),
+        *_paging("commands"),
     ]
     found = {"200": _json("the newest commands first", "#/components/schemas/CommandList")}
     return _operation("listCommands", "List commands", parameters, found, (400, 401, 503))
@@ -130,8 +133,7 @@ def _list_devices() -> Json:
     where, about = f"^{_TERM}(,{_TERM}){{0,{MAX_TERMS - 1}}}$", "only devices that match every term"
     parameters = [
         _query("where", {"type": "string", "pattern": where, "examples": ["type=lamp,site=berlin"]}, about),
-        _query("limit", {"type": "integer", "minimum": 1, "maximum": 200}, "devices in one response"),
-        _query("after", {"type": "string"}, "`next` of the page before"),
+        *_paging("devices"),
     ]
     found = {"200": _json("devices by name", "#/components/schemas/DeviceList")}
     return _operation("listDevices", "List devices", parameters, found, (400, 401, 503))
@@ -143,7 +145,7 @@ def _get_device() -> Json:
 
 
 def _desired_found() -> Json:
-    etag = {"ETag": {"description": "the version, for `If-Match`", "schema": {"type": "string"}}}
+    etag = {"ETag": {"description": "the version, for `If-Match`", "schema": _STRING}}
     return {"200": {**_json("the desired state, and the reported one", "#/components/schemas/DesiredState"), "headers": etag}}
 
 
@@ -167,19 +169,17 @@ def _put_desired() -> Json:
 
 
 def _get_command() -> Json:
-    command_id = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
     return _operation(
-        "getCommand", "Show a command", [command_id, _WAIT], {"200": _json("the command", _COMMAND)}, (400, 401, 404, 503)
+        "getCommand", "Show a command", [_ID, _WAIT], {"200": _json("the command", _COMMAND)}, (400, 401, 404, 503)
     )
 
 
 def _cancel_command() -> Json:
-    command_id = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
     found = {
         "200": _json("it is cancelled: the device never saw it", _COMMAND),
         "202": _json("its gateway has not decided yet; ask again", _COMMAND),
     }
-    return _operation("cancelCommand", "Cancel a command", [command_id], found, (400, 401, 403, 404, 409, 429, 503))
+    return _operation("cancelCommand", "Cancel a command", [_ID], found, (400, 401, 403, 404, 409, 429, 503))
 
 
 def _send_event(name: str, what: str) -> Json:
@@ -202,11 +202,11 @@ def _send_event(name: str, what: str) -> Json:
 
 def _stream() -> Json:
     parameters = [
-        _query("device", {"type": "string"}, "only this device"),
+        _query("device", _STRING, "only this device"),
         _query("kind", {"type": "string", "enum": ["command", "reading"]}, "only events of this kind"),
-        {"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}},
+        {"name": "Last-Event-ID", "in": "header", "schema": _STRING},
     ]
-    text = {"200": {"description": "server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}}
+    text = {"200": {"description": "server-sent events", "content": {"text/event-stream": {"schema": _STRING}}}}
     return _operation("stream", "States of commands and latest readings, as they come", parameters, text, (400, 401, 503))
 
 
@@ -216,9 +216,14 @@ def _open(name: str, summary: str, media_type: str, schema: Json) -> Json:
 
 
 def _health(name: str) -> Json:
-    found = _open(name, "Whether this process can serve", "text/plain", {"type": "string"})
-    why = {"description": "why it cannot", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    found = _open(name, "Whether this process can serve", "text/plain", _STRING)
+    why = {"description": "why it cannot", "content": {"text/plain": {"schema": _STRING}}}
     return {**found, "responses": {**found["responses"], "503": why}}
+
+
+def _paging(what: str) -> list[Json]:
+    limit = {"type": "integer", "minimum": 1, "maximum": 200}
+    return [_query("limit", limit, f"{what} in one response"), _query("after", _STRING, "`next` of the page before")]
 
 
 def _query(name: str, schema: Json, description: str) -> Json:
@@ -274,108 +279,84 @@ def _command_request() -> Json:
     }
 
 
+def _object(required: str, **properties: Json) -> Json:
+    return {"type": "object", "required": required.split(), "properties": properties}
+
+
+def _string(about: str) -> Json:
+    return {**_STRING, "description": about}
+
+
 def _command() -> Json:
-    time = {"type": "string", "format": "date-time"}
-    return {
-        "type": "object",
-        "required": ["id", "device", "name", "state", "provisional", "accepted", "expires", "changed"],
-        "properties": {
-            "id": {"type": "string"},
-            "device": {"type": "string"},
-            "name": {"type": "string"},
-            "state": {"type": "string", "enum": [each.value for each in CommandState]},
-            "provisional": {"type": "boolean", "description": "the gateway has not reported a verdict in time"},
-            "status": {"type": ["integer", "null"], "description": "of the device; or as in HTTP, if no device gave one"},
-            "why": {"type": "string"},
-            "gateway": {"type": "string"},
-            "operator": {"type": "string"},
-            "accepted": time,
-            "expires": time,
-            "changed": time,
-            "reply": {"oneOf": [_ref("Reply"), {"type": "null"}]},
-        },
-    }
+    return _object(
+        "id device name state provisional accepted expires changed",
+        id=_STRING,
+        device=_STRING,
+        name=_STRING,
+        state=_STATE,
+        provisional={"type": "boolean", "description": "the gateway has not reported a verdict in time"},
+        status={"type": ["integer", "null"], "description": "of the device; or as in HTTP, if no device gave one"},
+        why=_STRING,
+        gateway=_STRING,
+        operator=_STRING,
+        accepted=_MOMENT,
+        expires=_MOMENT,
+        changed=_MOMENT,
+        reply={"oneOf": [_ref("Reply"), {"type": "null"}]},
+    )
 
 
 def _reply() -> Json:
     return {
         "type": "object",
         "description": "the reply of the device: `data` if it is JSON, else `data_base64`",
-        "properties": {"content_type": {"type": ["string", "null"]}, "data": {}, "data_base64": {"type": "string"}},
+        "properties": {"content_type": {"type": ["string", "null"]}, "data": {}, "data_base64": _STRING},
     }
 
 
-def _command_list() -> Json:
+def _page(name: str, schema: str) -> Json:
     next_page = {"type": ["string", "null"], "description": "`after` of the next page, null on the last one"}
-    commands = {"type": "array", "items": _ref("Command")}
-    return {"type": "object", "required": ["commands", "next"], "properties": {"commands": commands, "next": next_page}}
+    return _object(f"{name} next", **{name: {"type": "array", "items": _ref(schema)}}, next=next_page)
 
 
 def _desired_request() -> Json:
-    return {
-        "type": "object",
-        "required": ["desired"],
-        "additionalProperties": False,
-        "properties": {
-            "desired": {"type": "object", "description": "the state, at most 8 KiB", "examples": [{"on": True}]},
-            "command": {**_NAME, "default": DEFAULT_COMMAND, "description": "the command that carries the state"},
-        },
-    }
+    desired = {"type": "object", "description": "the state, at most 8 KiB", "examples": [{"on": True}]}
+    command = {**_NAME, "default": DEFAULT_COMMAND, "description": "the command that carries the state"}
+    return {**_object("desired", desired=desired, command=command), "additionalProperties": False}
 
 
 def _desired_state() -> Json:
-    return {
-        "type": "object",
-        "required": ["device", "desired", "command", "version", "state", "changed", "changed_by", "reported", "difference"],
-        "properties": {
-            "device": {"type": "string"},
-            "desired": {"type": "object"},
-            "command": {"type": "string"},
-            "version": {"type": "integer"},
-            "state": {"type": "string", "description": "WAITING, SENT, or the end of the command that carries it"},
-            "command_id": {"type": "string"},
-            "why": {"type": "string"},
-            "changed": {"type": "string", "format": "date-time"},
-            "changed_by": {"type": "string"},
-            "reported": {"type": ["object", "null"]},
-            "difference": {"type": "object", "description": "the part of `desired` that `reported` does not have"},
-        },
-    }
+    return _object(
+        "device desired command version state changed changed_by reported difference",
+        device=_STRING,
+        desired={"type": "object"},
+        command=_STRING,
+        version={"type": "integer"},
+        state=_string("WAITING, SENT, or the end of the command that carries it"),
+        command_id=_STRING,
+        why=_STRING,
+        changed=_MOMENT,
+        changed_by=_STRING,
+        reported={"type": ["object", "null"]},
+        difference={"type": "object", "description": "the part of `desired` that `reported` does not have"},
+    )
 
 
 def _device() -> Json:
-    strings = {"type": "array", "items": {"type": "string"}}
-    return {
-        "type": "object",
-        "required": ["device", "type", "tags", "firmware", "gateways", "last_seen", "version", "commands"],
-        "properties": {
-            "device": {"type": "string"},
-            "type": {"type": "string"},
-            "tags": {"type": "object", "additionalProperties": {"type": "string"}},
-            "firmware": {"type": "string"},
-            "gateways": {**strings, "description": "those that had events of it, the newest first"},
-            "last_seen": {"type": ["string", "null"], "format": "date-time", "description": "when its last event came"},
-            "version": {"type": "integer", "description": "0 if nobody has set it"},
-            "commands": {"type": ["object", "null"], "description": "the JSON Schema of the arguments of each command"},
-        },
-    }
-
-
-def _device_list() -> Json:
-    next_page = {"type": ["string", "null"], "description": "`after` of the next page, null on the last one"}
-    devices = {"type": "array", "items": _ref("Device")}
-    return {"type": "object", "required": ["devices", "next"], "properties": {"devices": devices, "next": next_page}}
+    return _object(
+        "device type tags firmware gateways last_seen version commands",
+        device=_STRING,
+        type=_STRING,
+        tags={"type": "object", "additionalProperties": _STRING},
+        firmware=_STRING,
+        gateways={"type": "array", "items": _STRING, "description": "those that had events of it, the newest first"},
+        last_seen={"type": ["string", "null"], "format": "date-time", "description": "when its last event came"},
+        version={"type": "integer", "description": "0 if nobody has set it"},
+        commands={"type": ["object", "null"], "description": "the JSON Schema of the arguments of each command"},
+    )
 
 
 def _problem() -> Json:
-    return {
-        "type": "object",
-        "description": "RFC 9457",
-        "required": ["type", "title", "status", "detail"],
-        "properties": {
-            "type": {"type": "string"},
-            "title": {"type": "string"},
-            "status": {"type": "integer"},
-            "detail": {"type": "string", "description": "one sentence"},
-        },
-    }
+    status, detail = {"type": "integer"}, _string("one sentence")
+    found = _object("type title status detail", type=_STRING, title=_STRING, status=status, detail=detail)
+    return {**found, "description": "RFC 9457"}
