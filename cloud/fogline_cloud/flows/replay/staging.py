@@ -20,6 +20,7 @@ from fogline_cloud.flows.tables.batch import File
 from fogline_cloud.flows.tables.files import FileWriter, TableFolder
 from fogline_cloud.flows.tables.schema import MEASURED, STORED, conformed
 from fogline_cloud.flows.worker.derive import READINGS, reading_rows
+from fogline_cloud.flows.worker.tasks import reply
 
 
 class ReplayFolders(msgspec.Struct, frozen=True):
@@ -104,7 +105,7 @@ def stage_changed(
                 changed = table.select(STORED.names)
                 _extend(events, changed, STORED)
                 _extend(readings, reading_rows(changed), READINGS)
-        yield _reply(
+        yield reply(
             StagedReplay(
                 sum(rows),
                 events.close(),
@@ -122,7 +123,7 @@ def keep_events(folders: ReplayFolders, batches: Iterable[pa.RecordBatch]) -> It
     with FileWriter(folders.events, MEASURED["events"]) as events:
         for each in batches:
             _extend(events, pa.Table.from_batches([each]), STORED)
-        yield _reply(StagedReplay(0, events.close()))
+        yield reply(StagedReplay(0, events.close()))
 
 
 def keep_readings(folders: ReplayFolders, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -130,7 +131,7 @@ def keep_readings(folders: ReplayFolders, batches: Iterable[pa.RecordBatch]) -> 
     with FileWriter(folders.readings, MEASURED["readings"]) as readings:
         for each in batches:
             _extend(readings, pa.Table.from_batches([each]), READINGS)
-        yield _reply(StagedReplay(0, [], readings.close()))
+        yield reply(StagedReplay(0, [], readings.close()))
 
 
 def stage_rows(folders: ReplayFolders, below: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -138,7 +139,7 @@ def stage_rows(folders: ReplayFolders, below: str, batches: Iterable[pa.RecordBa
     with FileWriter(folders.events, (), below) as events:
         for each in batches:
             events.add(each)
-        yield _reply(StagedReplay(0, events.close()))
+        yield reply(StagedReplay(0, events.close()))
 
 
 def _extend(writer: FileWriter, rows: pa.Table, columns: pa.Schema) -> None:
@@ -157,7 +158,3 @@ def _differences(rows: pa.Table) -> Iterator[tuple[str, str, str, str]]:
     of_event, flat = pc.list_parent_indices(lists), pc.list_flatten(lists)
     owners: list[list[Any]] = [pc.fill_null(rows.column(name).take(of_event), "").to_pylist() for name in ("parser", "type")]
     return zip(*owners, *(pc.struct_field(flat, name).to_pylist() for name in ("metric", "change")), strict=True)
-
-
-def _reply(staged: StagedReplay) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"reply": [msgspec.json.encode(staged)]})

@@ -58,7 +58,8 @@ def of_events(owner: Owner, log: DeltaLog, ids: Mapping[str, str], bounds: Bound
     table has rows, the positions begin at offset 0.
     """
     rows = _query(log, _LAST_OFFSETS.format(tenant=owner.tenant, retention=RETENTION)).to_pylist()  # nothing to quote
-    epochs = {run: log.version_of(msgspec.structs.replace(owner, run=run).application_of_run) or 0 for run in _runs(rows)}
+    runs = {row["run"] for row in rows}
+    epochs = {run: log.version_of(msgspec.structs.replace(owner, run=run).application_of_run) or 0 for run in runs}
     since = {topic: log.version_of(topic_application(owner.tenant, topic)) or 0 for topic, _ in bounds}
     newest: dict[str, int] = {}
     last: dict[Partition, tuple[bool, int, MicroBatch]] = {}
@@ -103,10 +104,6 @@ def _complete(positions: Positions, owner: Owner, log: DeltaLog, ids: Mapping[st
         if (known := log.version_of(position_application(owner.tenant, partition, ids.get(partition[0])))) is not None:
             positions[partition] = max(positions.get(partition, 0), known)
     return {partition: _after_marker(offset, bounds.get(partition)) for partition, offset in positions.items()}
-
-
-def _runs(rows: Iterable[Mapping[str, str]]) -> set[str]:
-    return {row["run"] for row in rows}
 
 
 def _after_marker(offset: int, bounds: tuple[int, int] | None) -> int:

@@ -22,7 +22,7 @@ from fogline_cloud.flows.worker.publish import publish
 from fogline_cloud.settings import Scalar, SharedSettings, Strategy
 
 REPLY = "reply BINARY"
-"""Spark schema of a reply: one `StagedFiles`, JSON."""
+"""Spark schema of a reply: the result of a task, JSON."""
 
 
 class StagedFiles(msgspec.Struct, frozen=True):
@@ -161,9 +161,9 @@ def stage_shared(task: WorkerTask, suspects: Suspects) -> StagedFiles:
         return StagedFiles(*writer.close())
 
 
-def reply(staged: StagedFiles) -> pa.RecordBatch:
+def reply(result: msgspec.Struct) -> pa.RecordBatch:
     """Return what a task yields to the driver."""
-    return pa.RecordBatch.from_pydict({"reply": [msgspec.json.encode(staged)]})
+    return pa.RecordBatch.from_pydict({"reply": [msgspec.json.encode(result)]})
 
 
 def derive(task: WorkerTask, batch: MicroBatch, paths: Iterable[str], *, write: bool) -> Iterator[bytes]:
