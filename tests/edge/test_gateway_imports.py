@@ -1,4 +1,4 @@
-"""A running gateway leaves out libraries that only inspection and signatures need."""
+"""A running gateway leaves out libraries that only inspection, migration and signatures need."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ async def open_and_close():
 
 for _ in ("a new file", "the same file again"):
     asyncio.run(open_and_close())
-unused = {"pandas", "numpy", "cryptography", "h11", "fogline.tracing.exporter", "fogline.tracing.collector"}
+unused = {"pandas", "numpy", "sqlite_utils", "cryptography", "h11", "fogline.tracing.exporter", "fogline.tracing.collector"}
 print(*sorted(unused & sys.modules.keys()))
 """
 

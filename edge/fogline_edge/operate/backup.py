@@ -243,7 +243,7 @@ def _read(file: Path) -> _Content:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
     except (sqlite3.Error, TypeError, ValueError) as error:
         raise Misconfigured(f"{file} is no backup that `fogline-edge backup` has written, or is damaged: {error}") from None
-    if version > len(MIGRATIONS):
+    if version > 1 + len(MIGRATIONS):
         raise Misconfigured(f"the backup {file} is of fogline-edge {by}, which is newer: install that version first")
     for name, _, _ in files:
         if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:

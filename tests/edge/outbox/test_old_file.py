@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from sqlite_utils import Database
 
 from fogline.events.codec import Range, chain_of, decode_batch, encode_batch
 from fogline.events.event import Lane, Receipt
@@ -24,7 +25,11 @@ from fogline_lab.events import make_arrival
 from fogline_lab.gateway.outbox_use import put, settings
 
 OLD = Path(__file__).parent / "old" / "outbox-v1.db.gz"
-LATER = "ALTER TABLE stream ADD COLUMN colour TEXT;\nCREATE TABLE later (number INTEGER PRIMARY KEY);\n"
+
+
+def later(database: Database) -> None:
+    database.table("stream").add_column("colour", str)
+    database.table("later").create({"number": int}, pk="number")
 
 
 @pytest.fixture(params=["this version", "a later version"])
@@ -34,7 +39,7 @@ def old(folder: Path, monkeypatch, request) -> Path:
     (folder / "data" / "outbox.db").write_bytes(gzip.decompress(OLD.read_bytes()))
     (folder / "data" / "lock").write_bytes(b"closing acme/gw-1\n")
     if request.param == "a later version":
-        monkeypatch.setattr(schema, "migrate", partial(schema.migrate, scripts=(*schema.MIGRATIONS, LATER)))
+        monkeypatch.setattr(schema, "migrate", partial(schema.migrate, migrations=(*schema.MIGRATIONS, later)))
     return folder
 
 

@@ -11,14 +11,20 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fogline.errors import Misconfigured
 from fogline_edge.outbox.file.pages import PAGE_BYTES
 
-MIGRATIONS = (resources.files(__package__).joinpath("schema.sql").read_text("utf-8"),)
-"""The scripts that bring a file from each version to the next. A script that was released never changes.
+if TYPE_CHECKING:
+    from sqlite_utils import Database
 
-A file's version is the number of scripts that it has had, in its `PRAGMA user_version`.
+FIRST = resources.files(__package__).joinpath("schema.sql").read_text("utf-8")
+"""The script that makes a file of version 1. A statement ends with `;` at the end of a line."""
+MIGRATIONS: "tuple[Callable[[Database], None], ...]" = ()
+"""What brings a file from each version to the next, by sqlite-utils: its `transform` changes more than SQLite's ALTER TABLE.
+
+A migration that was released never changes. The version of a file is its `PRAGMA user_version`.
 """
 
 Connect = Callable[[Path], sqlite3.Connection]
@@ -54,12 +60,27 @@ def open_database(path: Path, max_bytes: int, connect: Connect = connect_file) -
     return connection
 
 
-def migrate(connection: sqlite3.Connection, scripts: Sequence[str] = MIGRATIONS) -> None:
-    """Run the scripts that the file has not had, each in a transaction. A statement ends with `;` at the end of a line."""
+def migrate(connection: sqlite3.Connection, migrations: "Sequence[Callable[[Database], None]]" = MIGRATIONS) -> None:
+    """Make the tables of an empty file, and apply the migrations that the file has not had, each in a transaction."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    for number, script in enumerate(scripts[version:], version + 1):
-        connection.execute("BEGIN IMMEDIATE")
-        for statement in script.split(";\n"):
-            connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {number}")
-        connection.execute("COMMIT")
+    if version == 0:
+        _make(connection)
+        version = 1
+    if version > 1 + len(migrations):
+        raise Misconfigured("a newer version of fogline-edge has written the outbox: install that version, or restore a backup")
+    if pending := migrations[version - 1 :]:
+        from sqlite_utils import Database  # noqa: PLC0415 - it imports pandas where that is installed: 100 MB of memory
+
+        database = Database(connection)
+        for number, migration in enumerate(pending, version + 1):
+            with database.atomic():
+                migration(database)
+                database.execute(f"PRAGMA user_version = {number}")
+
+
+def _make(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    for statement in FIRST.split(";\n"):
+        connection.execute(statement)
+    connection.execute("PRAGMA user_version = 1")
+    connection.execute("COMMIT")
