@@ -11,7 +11,7 @@ PAGE = ROOT / "docs" / "index.md"
 TEXT = PAGE.read_text("utf-8")
 READERS = ["Installer", "Operator", "Data engineer", "Administrator", "Developer"]
 MAX_STEPS = 5
-MAX_WORDS = 200
+MAX_WORDS = 250
 TYPED = [
     line.strip() for block in re.findall(r"^ *```\n(.*?)^ *```$", TEXT, re.MULTILINE | re.DOTALL) for line in block.splitlines()
 ]

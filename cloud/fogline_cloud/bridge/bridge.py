@@ -37,8 +37,8 @@ from fogline_cloud.bridge.gateways.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.gateways.enrolment import EnrolmentHandler
 from fogline_cloud.bridge.gateways.fleet import FleetStatistics
 from fogline_cloud.bridge.gateways.gateways import GatewayHandler
-from fogline_cloud.bridge.group.bridge_group import ShardAssignment, ShardDirectory
 from fogline_cloud.bridge.group.route_feed import route_feed
+from fogline_cloud.bridge.group.shard_assignment import ShardAssignment, ShardDirectory
 from fogline_cloud.bridge.group.shard_table import ShardTable
 from fogline_cloud.bridge.metrics import check_bridge, read_bridge
 from fogline_cloud.bridge.peers.audit_trail import AuditTrail

@@ -11,7 +11,7 @@ from fogline_cloud.bridge.commands.command_table import CommandTable
 from fogline_cloud.bridge.door.listener import Listener
 from fogline_cloud.bridge.gateways.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.gateways.fleet import FleetStatistics
-from fogline_cloud.bridge.group.bridge_group import ShardAssignment
+from fogline_cloud.bridge.group.shard_assignment import ShardAssignment
 from fogline_cloud.bridge.group.shard_table import ShardTable
 from fogline_cloud.bridge.peers.peer import GatewayPeer
 

@@ -1,6 +1,6 @@
 """The group of bridges: which of them owns which shard.
 
-`bridge_group`: the group of bridges, which assigns the shards and knows their owners
+`shard_assignment`: divides the shards among the bridges, and knows their owners
 `route_feed`: the routes to devices, of all bridges
 `shard_table`: the shards of this bridge, and calls from their threads
 """

@@ -2,8 +2,8 @@
 
 from concurrent.futures import Future
 
-from fogline_cloud.bridge.group import bridge_group
-from fogline_cloud.bridge.group.bridge_group import ShardDirectory
+from fogline_cloud.bridge.group import shard_assignment
+from fogline_cloud.bridge.group.shard_assignment import ShardDirectory
 
 
 class SilentKafka:
@@ -22,8 +22,8 @@ class SilentKafka:
 
 async def test_a_request_is_given_up_before_librdkafka_does(monkeypatch):
     """A request that librdkafka gave up, with its client alive when the coordinator comes back, aborts the process."""
-    assert bridge_group._ABANDON_S >= 10 * bridge_group._LIMIT_S
-    monkeypatch.setattr(bridge_group, "_LIMIT_S", 0.05)
+    assert shard_assignment._ABANDON_S >= 10 * shard_assignment._LIMIT_S
+    monkeypatch.setattr(shard_assignment, "_LIMIT_S", 0.05)
     kafka = SilentKafka()
     assert await ShardDirectory(kafka, "group", "bridge-1@127.0.0.1:1").find(0) == ""
-    assert kafka.limits_s == [bridge_group._ABANDON_S]
+    assert kafka.limits_s == [shard_assignment._ABANDON_S]
