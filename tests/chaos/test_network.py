@@ -263,6 +263,7 @@ class Nothing:
         self.gateway = gateway
         self.clock = SYSTEM
         self.streams = self.copy = self
+        self.journal = "0123456789abcdef"
 
     async def number(self):
         return 0

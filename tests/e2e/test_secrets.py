@@ -29,7 +29,7 @@ from fogline_lab.credentials.mosquitto_passwords import mosquitto_line
 from fogline_lab.kafka_broker import free_port
 from fogline_lab.supervisor import ChildProcess, find_script
 
-LIMIT_S = 60.0
+LIMIT_S = 300.0
 PASSWORDS = ("operator", "wrong operator", "device", "wrong device", "broker", "kafka")
 HOLDERS = (
     "ca/ca.key", "bridge-1.key", "gw-1/gateway.pem", "signing.key", "cloud.toml", "wrong.toml", "password", "wrong-password",

@@ -1,6 +1,7 @@
 """The record of one command, as the cloud keeps it on `fogline.commands` (compacted: the newest one counts). Pure."""
 
 import base64
+from typing import Annotated
 
 import msgspec
 
@@ -22,6 +23,7 @@ KAFKA_OWNER = "fogline/kafka"
 _CANCELS = (CommandState.CANCELLING, CommandState.CANCELLED)
 _WIRE_NAMES = {"reply_delivered": "told", "reply_type": "answer_type", "reply_base64": "answer_base64"}
 
+Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 ReplyAddress = tuple[str, str]
 """The owner of a reply address, and its reply id."""
 
@@ -36,9 +38,9 @@ class CommandRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     name: str
     state: CommandState
     operator: str
-    accepted_ms: int
-    expires_ms: int
-    changed_ms: int
+    accepted_ms: Milliseconds
+    expires_ms: Milliseconds
+    changed_ms: Milliseconds
     digest: str  # of the request, hex
     correlation: str = ""  # the operator's id, packed with its type
     reply_to: str = ""  # reply id of the operator's address, empty for a one-way command
@@ -55,7 +57,7 @@ class CommandRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     why: str = ""
     reply_delivered: bool = False  # the operator has accepted the reply
     deadline_boot: str = ""  # the deadline on the gateway's own clock, if known when the command was accepted
-    deadline_ms: int = 0
+    deadline_ms: Milliseconds = 0
     cancelled_by: str = ""  # the first client that asked to cancel it, or the sender of what replaces it
     replaced_by: str = ""  # the id of the newer command, or the version of a desired state, that replaces it
     failure_headers: dict[str, str] = {}  # of a notification that the command was not delivered, if it came over Kafka
