@@ -5,6 +5,7 @@ import asyncio
 from fogline.address import CommandAddress
 from fogline.amqp.outcome import DeliveryState, Outcome
 from fogline.amqp.wire import encode
+from fogline.connection_clock import monotonic_ms
 from fogline.errors import Unreachable
 from fogline.events.codec import MAX_MESSAGE_BYTES
 from fogline.message import Message
@@ -21,7 +22,7 @@ _QUOTA_RETRY_S = 60.0
 
 
 async def send(session: UserSession, message: Message, *, again: bool, waits: bool) -> None:
-    """Send until the bridge has accepted it. Raises `Problem` if it has not.
+    """Send until the bridge has accepted it. Raises `Problem` if it has not. Its time to live begins with this call.
 
     `again`: the message may be sent again if the bridge may have it, because it has an id. `waits`: a released one too; else
     it is a direct command, and its device is not connected.
@@ -30,10 +31,11 @@ async def send(session: UserSession, message: Message, *, again: bool, waits: bo
     if len(data) > MAX_MESSAGE_BYTES:
         raise Problem(413, f"a message may have {MAX_MESSAGE_BYTES} bytes; this one has {len(data)}")
     why = "no bridge takes it at present"
+    ends_ms = None if message.ttl_ms is None else monotonic_ms() + message.ttl_ms
     try:
         async with asyncio.timeout(SEND_S):
             while True:
-                outcome = await _outcome(session, message)
+                outcome = await _outcome(session, message, ends_ms)
                 if outcome is not None and outcome.state is DeliveryState.ACCEPTED:
                     return
                 if outcome is not None and outcome.state is DeliveryState.REJECTED:
@@ -44,6 +46,9 @@ async def send(session: UserSession, message: Message, *, again: bool, waits: bo
                     why = session.why or "a bridge may have taken it, and the answer is lost"
                     break
                 await asyncio.sleep(RETRY_S)
+                if ends_ms is not None and monotonic_ms() >= ends_ms:
+                    why = "no bridge took it within its time to live"
+                    break
     except TimeoutError:
         pass
     raise not_at_present(f"{why}; send it again with the same Idempotency-Key" if again else why)
@@ -67,9 +72,9 @@ async def cancel(session: UserSession, tenant: str, command_id: str) -> bool:
     return outcome.state is DeliveryState.ACCEPTED
 
 
-async def _outcome(session: UserSession, message: Message) -> Outcome | None:
+async def _outcome(session: UserSession, message: Message, ends_ms: int | None = None) -> Outcome | None:
     try:
-        return await session.send(message)
+        return await session.send(message, ends_ms)
     except Unreachable:
         return None
 

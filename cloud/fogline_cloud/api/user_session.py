@@ -10,7 +10,6 @@ from fogline.amqp.outcome import ACCEPTED, Outcome
 from fogline.amqp.sasl import REFUSED
 from fogline.amqp.security import ClientSecurity
 from fogline.amqp.wire import decode
-from fogline.connection_clock import monotonic_ms
 from fogline.errors import Poison, Unreachable
 from fogline.message import Message
 
@@ -62,11 +61,14 @@ class UserSession:
         # Without this link the session goes on: the user may send events, but no commands.
         self._client.receive("http replies", self._reply_address, _CREDIT, self._take, optional=True)
 
-    async def send(self, message: Message) -> Outcome:
-        """Send a message, whose `to` is its address. Raises `Unreachable`: the bridge may have it or not. Safe to cancel."""
+    async def send(self, message: Message, ends_ms: int | None = None) -> Outcome:
+        """Send a message, whose `to` is its address. Raises `Unreachable`: the bridge may have it or not. Safe to cancel.
+
+        `ends_ms`: the end of its time to live on this machine's monotonic clock.
+        """
         self.in_use += 1
         try:
-            return await self._client.send(message, None if message.ttl_ms is None else monotonic_ms() + message.ttl_ms)
+            return await self._client.send(message, ends_ms)
         finally:
             self.in_use -= 1
             if self._retired and not self.in_use:
