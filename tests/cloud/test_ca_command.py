@@ -51,3 +51,11 @@ def test_a_gateway_is_added_with_host_names(place):
     done = fogline(place, "gateway", "add", "gw-1", "--host", "gw-1.local", "--json")
     assert json.loads(done.stdout)["gateway"] == "gw-1", done.stderr
     assert '"hosts":["gw-1.local"]' in (place / "ca" / "tokens.jsonl").read_text()
+
+
+def test_nothing_is_issued_for_a_folder_that_cannot_be_written(place):
+    before = sorted((each.name, each.stat().st_size) for each in (place / "ca").iterdir())
+    done = fogline(place, "ca", "issue", "device", "lamp-1", "--out", "cloud.toml/new")
+    assert done.returncode == 2
+    assert "name another folder with --out. No certificate was issued" in done.stderr
+    assert sorted((each.name, each.stat().st_size) for each in (place / "ca").iterdir()) == before

@@ -74,6 +74,9 @@ def run_issue(arguments: argparse.Namespace) -> int:
     certificate, secret = out / f"{arguments.name}.pem", out / f"{arguments.name}.key"
     if os.path.lexists(secret):
         raise Misconfigured(f"{secret} exists already; move it away, or name another folder with --out")
+    nearest = next(each for each in (out.absolute(), *out.absolute().parents) if each.exists())
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise Misconfigured(f"cannot write to {nearest}: name another folder with --out. No certificate was issued")
     made = as_owner(arguments.config.parent, lambda: _issue(arguments, key.public_key()), _Issued)
     become_owner(out)
     try:
