@@ -62,7 +62,7 @@ async def test_10000_refused_logins_leave_nothing_behind_and_a_good_gateway_is_s
         assert not storm.done(), "the good gateway is served after all that are refused"
         count = await storm
         after = await live.settled(bridge, before)
-        grown = resident_bytes(bridge.pid) - memory
+        grown = await live.growth(bridge, memory, lambda: live.for_each(islice(cycle(wrong), LOGINS), one))
         print(
             f"{count} logins refused; a good gateway in {took:.2f} s beside them, {usual:.2f} s before; {grown / 1e6:+.1f} MB"
         )

@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from fogline_lab.amqp import within
+from fogline_lab.memory import resident_bytes
 from fogline_lab.supervisor import ChildProcess
 from fuzz.forms import Case
 
 SIDE_BY_SIDE = 16
 LIMIT_S = 60.0
 FLAT_BYTES = 5_000_000
+MOST_ROUNDS = 3
 T = TypeVar("T")
 
 
@@ -36,6 +38,21 @@ async def settled(process: ChildProcess, wanted: dict[str, int]) -> dict[str, in
             await asyncio.sleep(0.1)  # another process, which only tells its counts when it is asked by SIGUSR1
 
     return await within(so(), f"the counts do not come back to {wanted}", LIMIT_S)
+
+
+async def growth(process: ChildProcess, before_bytes: int, again: Callable[[], Awaitable[Any]]) -> int:
+    """Return the bytes by which a process has grown. If they are many, `again` runs up to three times, and the last one counts.
+
+    A heap finds its size in some rounds, which depends on how many peers are open at once; a leak grows in each.
+    """
+    grown = resident_bytes(process.pid) - before_bytes
+    for _ in range(MOST_ROUNDS):
+        if grown < FLAT_BYTES:
+            break
+        before_bytes = resident_bytes(process.pid)
+        await again()
+        grown = resident_bytes(process.pid) - before_bytes
+    return grown
 
 
 async def converse(port: int, data: bytes) -> bytes:
