@@ -47,7 +47,7 @@ async def send(session: UserSession, message: Message, *, again: bool, waits: bo
                     break
                 await asyncio.sleep(RETRY_S)
                 if ends_ms is not None and monotonic_ms() >= ends_ms:
-                    why = "no bridge took it within its time to live"
+                    why = "its time to live is over, and no bridge has confirmed it"
                     break
     except TimeoutError:
         pass

@@ -79,11 +79,6 @@ class DeviceKey(msgspec.Struct, frozen=True):
         parts = (self.kind, self.device, self.gateway) if self.kind in _OF_GATEWAY else (self.kind, self.device)
         return "/".join(parts).encode()
 
-    @property
-    def shard_name(self) -> str:
-        """The name whose shard is the record's partition."""
-        return self.gateway or self.device
-
 
 def device_key(device: str) -> DeviceKey:
     """Return the key of a device's own record."""

@@ -43,7 +43,7 @@ async def test_a_command_is_not_sent_after_its_time_to_live(monkeypatch):
     session = Session(RELEASED)
     with pytest.raises(Problem) as caught:
         await send(session, Message(ttl_ms=20), again=True, waits=True)
-    assert "within its time to live" in str(caught.value)
+    assert "its time to live is over" in str(caught.value)
     assert len(session.ends) == 1
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from fogline.amqp.outcome import DeliveryState, Outcome, rejected
+from fogline.amqp.sending import Sender
 from fogline.commands.cancel import encode_cancel
 from fogline.commands.command import CONFLICT, MAX_NAME, MAX_TEXT, Deadline, JournalQuery, encode_command, encode_query
 from fogline.commands.signature import Signer
@@ -58,23 +59,24 @@ class CommandSender:
 
     def ask_journal(self, record: CommandRecord, done: Callable[[JournalLookup, str], None]) -> None:
         """Ask the gateway's journal for a command. `done` gets the answer and the journal's name once, now or later."""
-        peer = self._peer(record.gateway)
-        if peer is None or peer.control is None:
+        journal, control = self.journal_of(record.gateway), self._control(record.gateway)
+        if journal is None or control is None:
             done(JournalLookup.UNANSWERED, "")
             return
         query = JournalQuery(id=record.id, tenant=record.tenant, gateway=record.gateway, digest=bytes.fromhex(record.digest))
-        journal = peer.journal
-        peer.control.send(encode_query(query)).add_done_callback(lambda future: done(_lookup(future), journal))
+        control.send(encode_query(query)).add_done_callback(lambda future: done(_lookup(future), journal))
 
     def _peer(self, gateway: str) -> GatewayPeer | None:
         peer = self._gateways.welcomed(gateway)
         return peer if peer is not None and peer.control is not None else None
 
+    def _control(self, gateway: str) -> Sender | None:
+        peer = self._peer(gateway)
+        return peer.control if peer is not None else None
+
     def _send(self, record: CommandRecord, message: Message, done: Callable[[Outcome], None]) -> None:
-        peer = self._peer(record.gateway)
-        assert peer is not None
-        assert peer.control is not None
-        peer.control.send(message).add_done_callback(partial(_retrieve, record, done))
+        if (control := self._control(record.gateway)) is not None:
+            control.send(message).add_done_callback(partial(_retrieve, record, done))
 
 
 def _retrieve(record: CommandRecord, done: Callable[[Outcome], None], future: "asyncio.Future[Outcome]") -> None:
