@@ -1,16 +1,21 @@
 """Commits to a Delta table by owners of different epochs, without Spark and Kafka."""
 
+import json
+import logging
+import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from fogline.errors import Misconfigured
 from fogline_cloud.flows.tables.batch import MicroBatch
 from fogline_cloud.flows.tables.delta_log import DeltaLog
 from fogline_cloud.flows.tables.files import FileWriter, TableFolder
+from fogline_cloud.flows.tables.own_commits import SETTLED_S
 from fogline_cloud.flows.tables.owner import Owner
 from fogline_cloud.flows.tables.schema import EVENTS, arrow_schema
 
@@ -157,3 +162,216 @@ def test_the_newest_version_is_seen_also_after_the_log_was_cut_off(table, log, f
 
     assert log.newest(batch(FIRST, 0)) == 3
     assert log.version() == other.version() == 5
+
+
+@pytest.fixture
+def before_commits(monkeypatch):
+    """Call the functions in this list, one after the other, between the checks of a flow's commits and these commits."""
+    write, changes = DeltaLog._write, []
+
+    def change_and_write(self, commit, owner):
+        if changes:
+            changes.pop(0)()
+        write(self, commit, owner)
+
+    monkeypatch.setattr(DeltaLog, "_write", change_and_write)
+    return changes
+
+
+@pytest.mark.fault("K12")
+def test_300_batches_land_though_an_alter_comes_before_each_commit(table, log, before_commits):
+    def alter():
+        user = DeltaTable(table.uri)
+        user.alter.set_table_properties({"delta.logRetentionDuration": f"interval {30 + user.version() % 7} days"})
+
+    for number in range(300):
+        before_commits.append(alter)
+        assert log.append(files(table, number), batch(FIRST, number), FIRST)
+
+    assert sequences(table) == list(range(300))
+    assert DeltaTable(table.uri).version() == 601
+
+
+@pytest.mark.fault("K12")
+def test_batches_land_though_users_delete_rows_and_compact_before_each_commit(table, log, before_commits):
+    for number in range(20):
+        before_commits += [
+            lambda: DeltaTable(table.uri).delete("sequence < 0"),
+            lambda: DeltaTable(table.uri).optimize.compact(),
+        ]
+        log.append(files(table, number, -1 - number), batch(FIRST, number), FIRST)
+    DeltaTable(table.uri).delete("sequence < 0")
+
+    assert sequences(table) == list(range(20))
+
+
+def test_a_constraint_that_a_user_adds_before_a_commit_stops_the_flow(table, log, before_commits):
+    log.append(files(table, 1), batch(FIRST, 0), FIRST)
+    before_commits.append(lambda: DeltaTable(table.uri).alter.add_constraint({"positive": "sequence > 0"}))
+
+    with pytest.raises(Misconfigured, match="does not check the constraint positive"):
+        log.append(files(table, 2), batch(FIRST, 1), FIRST)
+
+
+def losing_answers(monkeypatch, times=1):
+    """Let `times` commits be stored and then fail, as delta-rs reports one that it has repeated after a lost answer."""
+    write, left = DeltaLog._write, [times]
+
+    def write_and_lose(self, commit, owner):
+        write(self, commit, owner)
+        if left[0]:
+            left[0] -= 1
+            raise CommitFailedError("Failed to commit transaction: Concurrent transaction failed.")
+
+    monkeypatch.setattr(DeltaLog, "_write", write_and_lose)
+
+
+@pytest.mark.fault("K12")
+def test_a_batch_whose_answer_was_lost_is_committed_once(table, log, monkeypatch):
+    losing_answers(monkeypatch)
+    for number in range(3):
+        assert log.append(files(table, number), batch(FIRST, number), FIRST)
+
+    assert sequences(table) == [0, 1, 2]
+    assert DeltaTable(table.uri).version() == 4, "the table, the owner, and one commit for each batch"
+
+
+@pytest.mark.fault("K12")
+def test_a_takeover_whose_answer_was_lost_makes_its_owner_the_owner(table, log, monkeypatch):
+    losing_answers(monkeypatch)
+    newer = DeltaLog("events", table)
+    newer.take_over(SECOND, {})
+
+    assert newer.append(files(table, 1), batch(SECOND, 0), SECOND)
+    with pytest.raises(Misconfigured, match="taken over"):
+        log.append(files(table, 2), batch(FIRST, 0), FIRST)
+
+
+def test_two_processes_with_one_checkpoint_do_not_both_become_its_owner(table, log, monkeypatch):
+    """A checkpoint in an object store has no lease."""
+    mine, twin = DeltaLog("events", table), DeltaLog("events", table)
+    epoch_of = DeltaLog.epoch_of
+
+    def after_the_twin(self, owner):
+        found = epoch_of(self, owner)
+        if self is mine and not met:
+            met.append(self)
+            twin.take_over(SECOND, {})
+        return found
+
+    met = []
+    monkeypatch.setattr(DeltaLog, "epoch_of", after_the_twin)
+    with pytest.raises(Misconfigured, match="taken over"):
+        mine.take_over(SECOND, {})
+
+
+def overwrite(folder, version, *actions):
+    """Write an entry of the log as a program does that looks whether it exists, and then puts it."""
+    entry = folder / "events" / "_delta_log" / f"{version:020}.json"
+    assert entry.exists()
+    entry.write_text("".join(f"{json.dumps(each)}\n" for each in ({"commitInfo": {"operation": "OPTIMIZE"}}, *actions)))
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds of the steady clock, which a test sets."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.mark.fault("K12")
+def test_a_commit_that_another_program_overwrote_is_repeated_and_named(table, log, folder, caplog):
+    log.append(files(table, 1, 2), batch(FIRST, 0), FIRST)
+    log.append(files(table, 3, 4, 5), batch(FIRST, 1), FIRST)
+    overwrite(folder, 3)
+    assert sequences(table) == [1, 2]
+
+    with caplog.at_level(logging.ERROR):
+        log.append(files(table, 6), batch(FIRST, 2), FIRST)
+
+    assert sequences(table) == [1, 2, 3, 4, 5, 6]
+    assert log.newest(batch(FIRST, 0)) == 2
+    assert "overwritten version 3 of the table, and so removed batch 1 (3 rows of 1970-01-01" in caplog.text
+
+
+@pytest.mark.fault("K12")
+def test_an_overwritten_takeover_is_repeated(table, log, folder, caplog):
+    overwrite(folder, 1)
+    log.append(files(table, 1), batch(FIRST, 0), FIRST)
+    assert sequences(table) == [1]
+    assert "the start of the flow (0 rows)" in caplog.text
+
+
+@pytest.mark.fault("K12")
+def test_a_commit_that_was_overwritten_late_is_repeated(table, clock, folder):
+    log = DeltaLog("events", table)
+    log.take_over(FIRST, {})
+    for number in range(3):
+        log.append(files(table, number), batch(FIRST, number), FIRST)
+    overwrite(folder, 3)
+
+    log.append(files(table, 3), batch(FIRST, 3), FIRST)
+    assert sequences(table) == [0, 2, 3], "it was read back already, when batch 2 came"
+    clock[0] += SETTLED_S
+    log.append(files(table, 4), batch(FIRST, 4), FIRST)
+
+    assert sequences(table) == [0, 1, 2, 3, 4]
+    assert log.newest(batch(FIRST, 0)) == 4
+
+
+@pytest.mark.fault("K12")
+def test_rows_that_a_later_commit_compacted_are_not_repeated(table, log, folder):
+    log.append(files(table, 1, 2), batch(FIRST, 0), FIRST)
+    log.append(files(table, 3), batch(FIRST, 1), FIRST)
+    user = DeltaTable(table.uri)
+    user.optimize.compact()
+    overwrite(folder, 3)
+
+    log.append(files(table, 4), batch(FIRST, 2), FIRST)
+
+    assert sequences(table) == [1, 2, 3, 4]
+
+
+@pytest.mark.fault("K12")
+def test_an_overwritten_commit_whose_files_are_gone_stops_the_flow(table, log, folder):
+    (file,) = written = files(table, 1)
+    log.append(written, batch(FIRST, 0), FIRST)
+    overwrite(folder, 2)
+    (folder / "events" / file.path).unlink()
+
+    with pytest.raises(Misconfigured, match=r"version 2 .* removed batch 0 \(1 rows of 1970-01-01.*`fogline flow replay`"):
+        log.append(files(table, 2), batch(FIRST, 1), FIRST)
+
+
+def test_a_restore_that_overwrote_a_commit_stops_the_flow(table, log, folder):
+    log.append(files(table, 1), batch(FIRST, 0), FIRST)
+    log.append(files(table, 2), batch(FIRST, 1), FIRST)
+    overwrite(folder, 3)
+    entry = folder / "events" / "_delta_log" / f"{3:020}.json"
+    entry.write_text(entry.read_text().replace("OPTIMIZE", "RESTORE"))
+
+    with pytest.raises(Misconfigured, match="was restored to an earlier version"):
+        log.append(files(table, 3), batch(FIRST, 2), FIRST)
+
+
+def test_a_newer_owner_that_overwrote_a_commit_stops_the_flow(table, log, folder):
+    log.append(files(table, 1), batch(FIRST, 0), FIRST)
+    marks = dict.fromkeys(SECOND.applications, SECOND.epoch)
+    overwrite(folder, 2, *({"txn": {"appId": name, "version": epoch}} for name, epoch in marks.items()))
+
+    with pytest.raises(Misconfigured, match="taken over"):
+        log.append(files(table, 2), batch(FIRST, 1), FIRST)
+
+
+def test_a_log_that_was_cut_off_after_the_last_commit_is_not_taken_for_overwritten(table, log, folder, caplog):
+    log.append(files(table, 1), batch(FIRST, 0), FIRST)
+    DeltaTable(table.uri).alter.set_table_properties({"delta.logRetentionDuration": "interval 1 days"})
+    DeltaTable(table.uri).create_checkpoint()
+    for version in range(3):
+        (folder / "events" / "_delta_log" / f"{version:020}.json").unlink()
+
+    log.append(files(table, 2), batch(FIRST, 1), FIRST)
+
+    assert sequences(table) == [1, 2]
+    assert "overwritten" not in caplog.text

@@ -13,9 +13,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from fogline.errors import Misconfigured
-from fogline_cloud.flows.tables.delta_log import state_of
 from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.flows.tables.table_features import reader_problems
+from fogline_cloud.flows.tables.table_log import state_of
 from fogline_cloud.ledger.arrow_rows import TYPES, conformed
 from fogline_cloud.ledger.day_changes import Commit, commit_of
 from fogline_cloud.ledger.marks import TableMark

@@ -13,9 +13,9 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from fogline.errors import Misconfigured, Unreachable
-from fogline_cloud.flows.tables.delta_log import state_of
 from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.flows.tables.table_features import reader_problems
+from fogline_cloud.flows.tables.table_log import state_of
 from fogline_cloud.maintenance.plan import Compaction, expired_log_files
 
 ATTEMPTS = 8

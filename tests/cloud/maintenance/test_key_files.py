@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fogline_cloud.flows.tables.delta_log import file_sizes
 from fogline_cloud.flows.tables.id_keys import key_path, keys_in, may_hold, read_key_file
+from fogline_cloud.flows.tables.table_log import file_sizes
 from fogline_cloud.maintenance import key_files, plan
 from fogline_cloud.maintenance.forget import forget
 from fogline_cloud.maintenance.maintain import maintain

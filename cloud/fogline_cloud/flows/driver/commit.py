@@ -33,11 +33,12 @@ from fogline_cloud.flows.parsers import installed
 from fogline_cloud.flows.start.topic_ids import TopicIds
 from fogline_cloud.flows.tables import schema
 from fogline_cloud.flows.tables.batch import File, MicroBatch
-from fogline_cloud.flows.tables.delta_log import DeltaLog, file_sizes
+from fogline_cloud.flows.tables.delta_log import DeltaLog
 from fogline_cloud.flows.tables.files import count_rows, delete_below, span_of
 from fogline_cloud.flows.tables.id_keys import IdIndex, Keys, keys_in
 from fogline_cloud.flows.tables.owner import Owner
 from fogline_cloud.flows.tables.schema import EventOutcome
+from fogline_cloud.flows.tables.table_log import file_sizes
 from fogline_cloud.flows.worker import tasks
 from fogline_cloud.flows.worker.cross_gateway_dedup import KafkaPosition
 from fogline_cloud.flows.worker.parse_spans import parse_spans

@@ -41,11 +41,12 @@ from fogline_cloud.flows.replay.stored import Coverage, StoredRows, may_miss, re
 from fogline_cloud.flows.replay.swap import swap
 from fogline_cloud.flows.replay.windows import Window, span_files, windows
 from fogline_cloud.flows.tables.batch import MicroBatch
-from fogline_cloud.flows.tables.delta_log import DeltaLog, state_of
+from fogline_cloud.flows.tables.delta_log import DeltaLog
 from fogline_cloud.flows.tables.files import TableFolder, delete_below, tables_in
 from fogline_cloud.flows.tables.schema import STORED, EventOutcome, conformed
 from fogline_cloud.flows.tables.table_features import reader_problems
 from fogline_cloud.flows.tables.table_history import others_since
+from fogline_cloud.flows.tables.table_log import state_of
 from fogline_cloud.flows.worker.derive import canonical_records
 from fogline_cloud.flows.worker.parse import Plan, parse
 from fogline_cloud.flows.worker.publish import publish

@@ -116,5 +116,6 @@ class Takeover:
             raise Misconfigured(
                 f"{this}: it has finished batch {checkpoint.done}, but the tables in {self.flow.tables} hold "
                 f"{f'batch {self.decided} of it' if self.decided >= 0 else 'none of its batches'}: "
-                f"were they deleted, or replaced by an older copy? Put them back, or {_REMEDY}"
+                "were they deleted, replaced by an older copy, or has another program overwritten a commit? "
+                f"Put them back, or {_REMEDY}"
             )

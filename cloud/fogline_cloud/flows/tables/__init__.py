@@ -2,11 +2,13 @@
 
 `batch`: one micro-batch and its files, as values
 `dead_letters`: rows that were not parsed, read without Spark
-`delta_log`: commits through delta-rs
+`delta_log`: a flow's commits, through delta-rs
 `files`: Parquet files in the tables' folders
 `id_keys`: finds the files that may hold an event
+`own_commits`: notices commits that another program has overwritten
 `owner`: the owner of a flow's tables
 `schema`: the tables' columns, their meaning and their Arrow types
 `table_features`: features of Delta tables that the flow's writers would break
 `table_history`: the commits of a table
+`table_log`: the log of a table, to read
 """

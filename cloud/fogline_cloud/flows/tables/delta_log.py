@@ -3,187 +3,173 @@
 See the Delta protocol, "Add File and Remove File" and "Transaction Identifiers". Spark's own writer would move all rows again.
 """
 
-import json
+import logging
 import time
-from collections.abc import Mapping, Sequence
-from datetime import date, datetime
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from uuid import uuid4
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
-from pyarrow.fs import FileType
 
-from fogline.errors import Misconfigured
-from fogline_cloud.flows.tables import schema
+from fogline.errors import Misconfigured, Unreachable
 from fogline_cloud.flows.tables.batch import File, MicroBatch
-from fogline_cloud.flows.tables.files import TableFolder, require_files
+from fogline_cloud.flows.tables.files import TableFolder, missing_files, require_files
+from fogline_cloud.flows.tables.own_commits import OwnCommit, OwnCommits, removed_paths
 from fogline_cloud.flows.tables.owner import Owner
-from fogline_cloud.flows.tables.table_features import TableState, problems
-from fogline_cloud.flows.tables.table_history import COMMITTED_BY, has_restore, restored, since_commit_of
+from fogline_cloud.flows.tables.table_history import COMMIT_ID, COMMITTED_BY, has_restore, restored
+from fogline_cloud.flows.tables.table_log import TableLog
 
+log = logging.getLogger(__name__)
+
+RETRY_S = 60.0
+"""Time for which a commit is repeated while others commit what is in its way."""
 _HOOK = PostCommitHookProperties(cleanup_expired_logs=False)  # it would list the log five times; maintenance does it
 
 
-def state_of(table: DeltaTable, path: str) -> TableState:
-    """Return protocol and metadata of the loaded version of a table."""
-    protocol, metadata = table.protocol(), table.metadata()
-    features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
-    return TableState(
-        path=path,
-        features=features,
-        properties=metadata.configuration,
-        fields=json.loads(table.schema().to_json())["fields"],
-        partitioned_by=metadata.partition_columns,
-        hides_rows="deletionVectors" in features and any(each.num_rows for each in table.deletion_vectors()),
-    )
+class DeltaLog(TableLog):
+    """The log of one existing table, to which a flow commits. Not thread-safe.
 
-
-class DeltaLog:
-    """The log of one existing table. `table`: its name. Not thread-safe. Raises `Misconfigured` if it cannot be opened."""
+    If another program overwrites a commit of this object, a later call repeats it (docs/decisions/0046).
+    """
 
     def __init__(self, table: str, folder: TableFolder) -> None:
-        self.folder = folder
-        self.table = table
-        try:
-            self._table = DeltaTable(folder.uri, storage_options=folder.storage)
-        except (DeltaError, OSError) as error:
-            line = str(error).partition("\n")[0]
-            raise Misconfigured(
-                f"[flow] tables: {folder.path} cannot be opened by delta-rs: {line} (see [flow.storage])"
-            ) from None
-        self._system = folder.file_system()
+        super().__init__(table, folder)
         self._seen = self._table.version()
         self._own = 0  # commits of this object since `_seen`
-        self._require_usable()
-
-    def newest(self, batch: MicroBatch) -> int:
-        """Return the number of the newest committed batch of this batch's run, -1 for none."""
-        found = self.version_of(batch.application(self.table))
-        return -1 if found is None else found
-
-    def version_of(self, application: str) -> int | None:
-        """Return the version of a transaction application, `None` if the table does not know it."""
-        version: int | None = self.snapshot().transaction_version(application)
-        return version
-
-    def epoch_of(self, owner: Owner) -> int:
-        """Return the epoch of the newest owner of the same name or of one of the same topics, 0 for none."""
-        return max(self.version_of(application) or 0 for application in owner.applications)
-
-    def version(self) -> int:
-        """Return the newest version."""
-        found: int = self.snapshot().version()
-        return found
-
-    def snapshot(self) -> DeltaTable:
-        """Return the table at its newest version. It must not be used after the next call."""
-        # delta-rs lists the whole log, which takes as long as it is. Without the entry of its version, the log was cut off.
-        version = self._table.version()
-        names = [f"_delta_log/{number:020}.json" for number in (version, version + 1)]
-        own, following = (each.type is not FileType.NotFound for each in self._system.get_file_info(names))
-        if following or not own:
-            self._table.update_incremental()
-        return self._table
+        self._own_commits = OwnCommits(self.read_entry)
 
     def take_over(self, owner: Owner, marks: Mapping[str, int], files: Sequence[File] = (), at: int | None = None) -> None:
         """Commit this owner, with further transactions `marks` and `files`. Raises `Misconfigured` if another flow came first.
 
         `at`: the only version of the table that the commit may follow.
         """
-        if self.epoch_of(owner) >= owner.epoch:
-            raise owner.superseded(self.folder.path)
-        if at is not None and self.version() != at:
-            raise Misconfigured(f"{self.folder.path}: the table has changed meanwhile: stop the flow, then run this again")
-        self._commit(_actions(files), {**owner.marks, **marks}, owner)
+
+        def require() -> bool:
+            if self.epoch_of(owner) >= owner.epoch:
+                raise owner.superseded(self.folder.path)
+            if at is not None and self._table.version() != at:
+                raise Misconfigured(f"{self.folder.path}: the table has changed meanwhile: stop the flow, then run this again")
+            return True
+
+        self._commit(OwnCommit(id=_new_id(), files=files, marks={**owner.marks, **marks}), owner, require)
 
     def append(self, files: Sequence[File], batch: MicroBatch, owner: Owner) -> bool:
         """Commit files (or none) as the rows of one batch. Returns False, and does nothing, if the batch is committed already.
 
-        Raises `Misconfigured` if `owner` is not the owner any more, the table was restored, or a file is missing or incomplete.
+        Raises `Misconfigured` if `owner` is not the owner any more, the table was restored, or a file is missing or incomplete;
+        `Unreachable` if other commits came first each time.
         """
-        self.snapshot()
-        self._require(owner)
         application = batch.application(self.table)
-        newest = self._table.transaction_version(application)
-        if newest is not None and newest >= batch.number:
-            return False
-        require_files(self.folder, files)
-        self._commit(_actions(files), {**owner.marks, application: batch.number}, owner)
-        return True
+
+        def require() -> bool:
+            self._require(owner)
+            newest = self._table.transaction_version(application)
+            if newest is not None and newest >= batch.number:
+                return False
+            require_files(self.folder, files)
+            return True
+
+        marks = {**owner.marks, application: batch.number}
+        return self._commit(OwnCommit(id=_new_id(), files=files, marks=marks, batch=application), owner, require)
 
     def _require(self, owner: Owner) -> None:
         """Raise unless `owner` owns this snapshot, and the table was not restored since the last commit."""
         if any(self._table.transaction_version(application) != owner.epoch for application in owner.applications):
             raise owner.superseded(self.folder.path)
+        self._require_unrestored()
+
+    def _require_unrestored(self) -> None:
         version = self._table.version()
         # Reading the history lists the log, so only if others have committed.
         if version > self._seen + self._own:
             if has_restore(self._table.history(version - self._seen)):
                 raise restored(self.folder.path)
-            self._require_usable()
+            self.require_usable()
         self._seen, self._own = version, 0
 
-    def _require_usable(self) -> None:
-        """Raise `Misconfigured` if the table has a feature that the flow's writers would break."""
-        if found := problems(state_of(self._table, self.folder.path), schema.TABLES[self.table]):
-            raise Misconfigured(found[0])
+    def _commit(self, commit: OwnCommit, owner: Owner, require: Callable[[], bool]) -> bool:
+        """Commit on the newest version. Returns False, and does nothing, if `require` returns False.
 
-    def _commit(self, actions: list[AddAction], marks: Mapping[str, int], owner: Owner) -> None:
-        """Commit on the current snapshot. Delta refuses the commit if a concurrent one has one of the same applications."""
+        `require` is asked again after each conflict: a concurrent commit had the same transactions, changed the metadata, or
+        deleted rows. If the answer to a commit was lost, delta-rs repeats it, and finds its own one as the conflict.
+        """
+        began = time.monotonic()
+        while time.monotonic() - began < RETRY_S:
+            self._recommit_overwritten(owner)
+            if not require():
+                return False
+            after = self._table.version()
+            try:
+                self._write(commit, owner)
+            except CommitFailedError as error:
+                if not self._own_commits.holds(commit, after, self.version()):
+                    log.info("%s: repeating a commit: %s", self.folder.path, str(error).partition("\n")[0])
+                    continue
+            self._own += 1
+            self._own_commits.add(commit, after, time.monotonic())
+            return True
+        raise Unreachable(f"{self.folder.path}: other programs' commits came first for {RETRY_S:.0f} s")
+
+    def _write(self, commit: OwnCommit, owner: Owner) -> None:
         now_ms = int(time.time() * 1000)
         properties = CommitProperties(
-            app_transactions=[Transaction(application, version, now_ms) for application, version in marks.items()],
-            custom_metadata={COMMITTED_BY: owner.name},
+            app_transactions=[Transaction(application, version, now_ms) for application, version in commit.marks.items()],
+            custom_metadata={COMMITTED_BY: owner.name, COMMIT_ID: commit.id},
         )
-        try:
-            self._table.create_write_transaction(
-                actions,
-                mode="append",
-                schema=self._table.schema(),
-                partition_by=["day"],
-                commit_properties=properties,
-                post_commithook_properties=_HOOK,
+        self._table.create_write_transaction(
+            _actions(commit.files),
+            mode="append",
+            schema=self._table.schema(),
+            partition_by=["day"],
+            commit_properties=properties,
+            post_commithook_properties=_HOOK,
+        )
+
+    def _recommit_overwritten(self, owner: Owner) -> None:
+        """Repeat commits of this object that another program has overwritten. Raises `Misconfigured` if files are gone."""
+        newest = self.version()
+        for commit, version in self._own_commits.take_overwritten(newest, time.monotonic()):
+            self._table = DeltaTable(self.folder.uri, storage_options=self.folder.storage)  # it remembers the former entry
+            self._own -= 1
+            log.error(
+                "%s: another program has overwritten version %d of the table, and so removed %s. It does not write with "
+                "put-if-absent: give each Spark session that writes here Fogline's log store (docs/store.md). "
+                "Repeating the commit.",
+                *(self.folder.path, version, commit.text),
             )
-            self._own += 1
-        except CommitFailedError:
-            if any(self.version_of(application) != epoch for application, epoch in owner.marks.items()):
-                raise owner.superseded(self.folder.path) from None
-            raise
+            # Files that a later commit has removed are in the table in another form: that commit saw them.
+            removed = removed_paths(self.read_entry(each) for each in range(version, newest + 1))
+            files = [each for each in commit.files if each.path not in removed]
+            if missing := missing_files(self.folder, files):
+                raise Misconfigured(
+                    f"{self.folder.path}: another program has overwritten version {version} of the table, and so removed "
+                    f"{commit.text}, and the file {missing[0]} was deleted meanwhile: run `fogline ledger verify`, and "
+                    "`fogline flow replay` for these days, which lands the records again from table raw"
+                )
+            self._commit(
+                OwnCommit(id=_new_id(), files=files, marks=self._not_less(commit.marks), batch=commit.batch),
+                owner,
+                partial(self._may_repeat, owner),
+            )
+            newest = self.version()
 
-    def is_restored(self, name: str) -> bool:
-        """Return True if the table was restored after the last commit of the flow `name` (`Owner.name`)."""
-        commits = since_commit_of(self.snapshot(), name)
-        return commits is not None and has_restore(commits[:-1])  # without a commit, a restore removes nothing
+    def _may_repeat(self, owner: Owner) -> bool:
+        """Return True. Raises `Misconfigured` if the table has a newer owner, or was restored."""
+        if self.epoch_of(owner) > owner.epoch:
+            raise owner.superseded(self.folder.path)
+        self._require_unrestored()
+        return True
 
-    def holding(self, batch: MicroBatch) -> list[str]:
-        """Return the paths of files that may hold rows of this batch (and of others)."""
-        return list(self._overlapping("batch", (batch.number, batch.number)))
-
-    def recorded_within(self, span: tuple[datetime, datetime], since: date) -> dict[str, int]:
-        """Return path and size of files, of `since` and later days, that may hold events recorded within the span."""
-        return self._overlapping("recordedtime", span, since)
-
-    def _overlapping(self, column: str, span: tuple[Any, Any], since: date = date.min) -> dict[str, int]:
-        known = pa.table(self.snapshot().get_add_actions(flatten=True))
-        if f"min.{column}" not in known.column_names:
-            return {}
-        least, greatest = known.column(f"min.{column}"), known.column(f"max.{column}")
-        first, last = (pa.scalar(each, least.type) for each in span)
-        may = pc.fill_null(pc.and_(pc.less_equal(least, last), pc.greater_equal(greatest, first)), True)
-        recent = pc.greater_equal(known.column("partition.day"), pa.scalar(since))
-        return _sizes(known.filter(pc.and_(may, recent)))
-
-
-def file_sizes(table: DeltaTable) -> dict[str, int]:
-    """Return path and size in bytes of each file of the loaded version."""
-    return _sizes(pa.table(table.get_add_actions(flatten=True)))
+    def _not_less(self, marks: Mapping[str, int]) -> dict[str, int]:
+        """Return marks that set none of the table's back."""
+        known = {application: self._table.transaction_version(application) for application in marks}
+        return {application: max(version, known[application] or version) for application, version in marks.items()}
 
 
-def _sizes(files: pa.Table) -> dict[str, int]:
-    return dict(zip(files.column("path").to_pylist(), files.column("size_bytes").to_pylist(), strict=True))
+def _new_id() -> str:
+    return uuid4().hex
 
 
 def _actions(files: Sequence[File]) -> list[AddAction]:

@@ -80,6 +80,11 @@ def require_files(folder: TableFolder, files: Sequence[File]) -> None:
             )
 
 
+def missing_files(folder: TableFolder, files: Sequence[File]) -> list[str]:
+    """Return the paths of the files that are not in the folder."""
+    return [each.path for each in folder.file_system().get_file_info([each.path for each in files]) if not each.is_file]
+
+
 def write_probes(folder: TableFolder, names: Iterable[str]) -> Iterator[str]:
     """Write a small file for each name, so that the driver can see if executors write into its folder. Yields the names."""
     for name in names:

@@ -8,6 +8,8 @@ from fogline.errors import Misconfigured
 
 COMMITTED_BY = "foglineFlow"
 """Key of the flow's name (`Owner.name`) in the commit information."""
+COMMIT_ID = "foglineCommit"
+"""Key of a commit's unique id in the commit information."""
 _CHANGES_NO_ROW = {"OPTIMIZE", "VACUUM START", "VACUUM END"}
 _RECENT = 20  # number of commits that are read first; all of them only if these do not suffice
 
