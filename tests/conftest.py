@@ -15,6 +15,7 @@ import pytest
 
 from coroutines import run_test
 from fogline_lab.kafka_broker import KafkaBroker
+from fogline_lab.object_store import ObjectStore
 from secured_kafka import SecuredKafka
 
 if TYPE_CHECKING:
@@ -81,6 +82,13 @@ def secured_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredK
     """A real broker with TLS, users and ACLs, shared by the files `test_secured_*.py`."""
     with SecuredKafka(tmp_path_factory.mktemp("secured")) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """A real S3 server, shared by all tests: whoever kills it starts one of their own. `tenant` is a folder that is free."""
+    with ObjectStore(tmp_path_factory.mktemp("object-store")) as store:
+        yield store
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@
 `disk`: a disk that records writes and syncs
 `events`: events for tests
 `gateway`: gateways, whole or in parts
+`http_line`: a line that loses answers of an object store
 `kafka_broker`: a Kafka broker on loopback
 `kafka_cluster`: three Kafka brokers on loopback
 `kafka_line`: a line that loses the end of Kafka transactions
@@ -21,6 +22,7 @@
 `memory`: memory of a process
 `mosquitto`: an MQTT broker and a bridge of it
 `mqtt_packets`: a client's half of the MQTT codec
+`object_store`: an S3 server on loopback
 `port`: an adapter's port without a disk
 `power_cut`: disk images after a power cut
 `secure_kafka`: a Kafka broker with TLS, users and ACLs
