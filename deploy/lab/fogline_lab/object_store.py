@@ -109,8 +109,10 @@ class ObjectStore:
 
     def _identities(self) -> list[dict[str, object]]:
         user: dict[str, object] = {"name": self.key_id, "credentials": [{"accessKey": self.key_id, "secretKey": self.secret}]}
-        names = [user, {"name": "anonymous"}] if self._unsigned else [user]
-        return [{**each, "actions": ["Read", "Write", "List", "Tagging"]} for each in names]
+        anyone: dict[str, object] = {"name": "anonymous"}
+        return [
+            {**each, "actions": ["Read", "Write", "List", "Tagging"]} for each in ([user, anyone] if self._unsigned else [user])
+        ]
 
     def _ask(self, method: str, url: str, body: bytes | None = None) -> None:
         """Repeat a request until the server does it. Raises `Misconfigured`, and kills the server after the limit."""
