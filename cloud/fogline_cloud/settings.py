@@ -180,6 +180,9 @@ class FlowSettings(_Strict, frozen=True, kw_only=True):
     """CPU time that a parser may take when a slow event is tried again, in milliseconds. 0: slow events are not tried again."""
     parse_memory_mib: Annotated[int, Meta(ge=64)] = 1024
     """Memory that a parser may take, in MiB (on Linux)."""
+    max_readings: Annotated[int, Meta(ge=1, le=100_000)] = 1000
+    """Largest number of readings of one event. Further ones are not kept; column `detail` of `events` says so, and the row has
+    the body."""
     spark: dict[str, Scalar] = msgspec.field(default_factory=dict)
     """Further Spark settings."""
     storage: dict[str, str] = msgspec.field(default_factory=dict)

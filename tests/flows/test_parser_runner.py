@@ -6,7 +6,7 @@ import pytest
 
 from fogline.errors import Poison
 from fogline.events.event import Event
-from fogline_cloud.flows.parsers import MAX_READINGS, Leftover, Parser, Reading, Retry, Skip
+from fogline_cloud.flows.parsers import MAX_READINGS, Leftover, Parser, Reading, Retry, Skip, json_values
 from fogline_cloud.flows.sandbox.overruns import OVERRUNS_OF_DEVICE, OVERRUNS_OF_TYPE
 from fogline_cloud.flows.sandbox.parser_runner import MAX_DETAIL_CHARS, TRIES, ParseResult, ParserRunner, checked
 from fogline_cloud.flows.sandbox.time_limit import TimeLimit
@@ -182,5 +182,27 @@ def test_an_endless_parser_is_stopped_at_the_limit_of_readings(make_event: MakeE
         while True:
             yield Reading("m", 1.0)
 
-    assert runner(forever, limit).run("p", make_event()).reason == "too-many"
-    assert len(checked([Reading("m", 1.0)] * MAX_READINGS)[0]) == MAX_READINGS
+    result = runner(forever, limit).run("p", make_event())
+    assert result.outcome is EventOutcome.OK
+    assert len(result.readings) == MAX_READINGS
+    assert result.detail == "not understood: values after the first 1000 ([flow] max_readings = 1000)"
+    assert checked([Reading("m", 1.0)] * MAX_READINGS)[1] == []
+
+
+def test_parts_that_were_not_understood_take_no_place_of_readings() -> None:
+    odd = [Leftover("row", "no number")] * (5 * MAX_READINGS)
+    readings, leftovers = checked([*odd, *[Reading("m", 1.0)] * (MAX_READINGS + 1)])
+    assert len(readings) == MAX_READINGS
+    assert leftovers[:2] == [Leftover("values after the first 1000", "[flow] max_readings = 1000"), odd[0]]
+    assert len(leftovers) <= MAX_DETAIL_CHARS
+
+
+def test_names_are_bounded_in_all_by_the_size_of_the_body(make_event: MakeEvent) -> None:
+    """A short document may name each of its values by a long path."""
+    body = b'{"' + b"n" * 1000 + b'": [' + b"1," * 1000 + b"1]}"
+    with TimeLimit(60) as limit:
+        result = ParserRunner({"json": json_values.parse}, limit, 100_000).run("json", make_event(body))
+    assert result.outcome is EventOutcome.OK
+    assert sum(len(each[1]) for each in result.readings) <= 65_536 + 16 * len(body) < 1000 * 1000
+    assert result.detail is not None
+    assert "their names and texts are too long" in result.detail

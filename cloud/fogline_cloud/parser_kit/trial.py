@@ -20,7 +20,7 @@ def try_parser(parser: Parser, events: Sequence[Event], name: str = "parser") ->
     """Return the result of each event, with the default limits of `[flow]`. Must be called in the main thread."""
     limits = FlowSettings()
     with TimeLimit(limits.parse_limit_ms / 1000) as limit:
-        parsers = TaskParsers({name: parser}, limit, limits.parse_memory_mib << 20, {name})
+        parsers = TaskParsers({name: parser}, limit, limits.parse_memory_mib << 20, {name}, limits.max_readings)
         return parsers.results([(name, event) for event in events])
 
 

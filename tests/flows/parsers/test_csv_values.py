@@ -47,6 +47,15 @@ NOON_NS = 1_767_355_200_000_000_000
             ],
         ),
         (b'"a;b",c\n"1;2",\t3\t\n', [Reading("a;b", text="1;2"), Reading("c", 3.0)]),
+        (
+            b'a,b\n"1"x,2\n3,4\n"5,6\n7,8\n',
+            [
+                Leftover("row 2", "not CSV: ',' expected after '\"'"),
+                Reading("a", 3.0),
+                Reading("b", 4.0),
+                Leftover("row 4", "not CSV: unexpected end of data"),
+            ],
+        ),
         (b"nan,inf\n1e999,0x10", [Reading("nan", text="1e999"), Reading("inf", text="0x10")]),
     ],
 )
@@ -63,7 +72,7 @@ def test_the_content_type_says_if_there_is_a_header(make_event: MakeEvent, conte
     assert readings[-1][1:3] == (metric, 2.0)
 
 
-@pytest.mark.parametrize("body", [b'a\n"b', b'"a"b\n1', b"a;b\n1;2\n", b"a\tb\n1\t2\n", b"a\n" + b"1\n" * MAX_BYTES])
+@pytest.mark.parametrize("body", [b'"a', b'"a"b\n1', b"a;b\n1;2\n", b"a\tb\n1\t2\n", b"a\n" + b"1\n" * MAX_BYTES])
 def test_invalid_csv_is_poison(make_event: MakeEvent, body: bytes) -> None:
     with pytest.raises(Poison):
         list(parse(make_event(body, content_type="text/csv")))

@@ -17,4 +17,5 @@ def plan_of(settings: CloudSettings) -> Plan:
         rules=checked_rules(flow.parser_rules, installed()),
         keys=load_keys(flow.ble_keys),
         memory_bytes=flow.parse_memory_mib << 20,
+        max_readings=flow.max_readings,
     )

@@ -47,7 +47,8 @@ A parser reports problems by raising. Each event gets one row in table `events` 
 | takes more memory than `[flow] parse_memory_mib` | `dead` | reason `memory` |
 | ends its process (a crash in native code, `os._exit`) | `dead` | reason `killed` |
 | returns a reading that is not valid (`Reading`) | as a `Leftover` | `detail` names the reading, and what is wrong with it |
-| returns more than `MAX_READINGS` values | `dead` | reason `too-many` |
+| returns more than `[flow] max_readings` readings | as a `Leftover` | the first ones are kept; `detail` says that more follow |
+| returns readings with very many characters in all (`MAX_CHARS`) | as a `Leftover` | the same |
 
 Skipped, slow and dead events are kept with their body, and copied to the dead or slow topic. Readings yielded before an
 exception are discarded.
@@ -92,7 +93,12 @@ from fogline.short_cache import cache_short
 GROUP = "fogline.parsers"
 """The entry points' group."""
 MAX_READINGS = 1000
-"""Largest number of readings of one event."""
+"""Default of `[flow] max_readings`, the largest number of readings of one event."""
+MAX_CHARS = 65_536
+CHARS_PER_BYTE = 16
+"""The metrics, texts and units of one event have at most `MAX_CHARS` characters, and this many for each byte of its body.
+
+The path of a value may be much longer than the value: without a bound, 3 kB of JSON are a megabyte of names."""
 MAX_METRIC_CHARS = 1024
 MAX_UNIT_CHARS = 64
 MAX_TEXT_CHARS = 65_536

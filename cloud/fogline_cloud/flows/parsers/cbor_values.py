@@ -4,6 +4,7 @@ Not understood, beside what parser `json` names: tags but those that `strict_cbo
 """
 
 import base64
+from collections.abc import Iterator
 
 from fogline.events.event import Event
 from fogline_cloud.flows.parsers import Leftover, Reading
@@ -12,8 +13,8 @@ from fogline_cloud.flows.parsers.strict_cbor import Cbor, loads
 from fogline_cloud.flows.parsers.strict_json import Json, OddValue
 
 
-def parse(event: Event) -> list[Reading | Leftover]:
-    """Parse one event. Raises what `strict_cbor` does, and `Poison('too-many')`."""
+def parse(event: Event) -> Iterator[Reading | Leftover]:
+    """Parse one event. Raises what `strict_cbor` does."""
     return readings_of(_json(loads(event.data)))
 
 

@@ -9,7 +9,8 @@ The rules:
 - A cell that is a decimal number is a number, another is a text, an empty one gives no reading.
 - A column with the header `time` is the time of its row, in RFC 3339 with an offset.
 - Not understood: a row with another number of fields than the first, and a `time` in another form, which is kept as a text.
-- Not understood either: a row with a semicolon or a tab between values, because these may separate its fields.
+- Not understood either: a row with a semicolon or a tab between values, because these may separate its fields, and one whose
+  quotes are not those of RFC 4180; a quote without its end takes the rows after it.
 """
 
 import csv
@@ -23,12 +24,14 @@ from fogline.events.event import Event, parse_rfc3339
 from fogline_cloud.flows.parsers import Leftover, Reading, Skip
 
 MAX_BYTES = 1024 * 1024
+_Row = list[str] | Leftover
 _NUMBER = re.compile(r"\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?\s*")
 _HEADER = re.compile(r';\s*header\s*=\s*"?(present|absent)"?\s*(;|$)', re.IGNORECASE)
 _TIME = "time"
 _QUOTED_OR_SEPARATOR = re.compile(r'"[^"]*"|;|(?<=[^\s,])\t(?=[^\s,])')
 _SEPARATOR = "\udc00"  # stands for a semicolon or tab outside quotes; no decoded text contains it
 _NO_CSV = "semicolons or tabs may separate its fields; only commas do here"
+csv.field_size_limit(MAX_BYTES)  # else a longer text than 128 KiB costs its whole row
 
 
 def parse(event: Event) -> Iterator[Reading | Leftover]:
@@ -40,7 +43,9 @@ def parse(event: Event) -> Iterator[Reading | Leftover]:
     if _is_unclear(names):
         raise Poison("separator", f"in the header, {_NO_CSV}")
     for number, row in enumerate(rows, first):
-        if _is_unclear(row):
+        if isinstance(row, Leftover):
+            yield Leftover(f"row {number}", row.why)
+        elif _is_unclear(row):
             yield Leftover(f"row {number}", _NO_CSV)
         elif len(row) == len(names):
             yield from _readings(names, row, f"row {number}")
@@ -52,20 +57,30 @@ def _is_unclear(row: Sequence[str]) -> bool:
     return any(_SEPARATOR in cell for cell in row)
 
 
-def _rows(data: bytes) -> list[list[str]]:
+def _rows(data: bytes) -> list[_Row]:
     if len(data) > MAX_BYTES:
         raise Poison("too-big", f"{len(data)} bytes of CSV; at most {MAX_BYTES}")
     text = data.decode("utf-8-sig", errors="surrogateescape")
     if ";" in text or "\t" in text:
         text = _QUOTED_OR_SEPARATOR.sub(lambda found: found[0] if found[0][0] == '"' else _SEPARATOR, text)
-    try:
-        return [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
-    except csv.Error as error:
-        raise Poison("malformed", f"not CSV: {error}") from None
+    return list(_decoded(csv.reader(io.StringIO(text, newline=""), strict=True)))
 
 
-def _header(content_type: str, rows: list[list[str]]) -> tuple[list[str], list[list[str]], int]:
+def _decoded(rows: Iterator[list[str]]) -> Iterator[_Row]:
+    while True:
+        try:
+            if row := next(rows):
+                yield row
+        except StopIteration:
+            return
+        except csv.Error as error:  # the reader goes on after this row
+            yield Leftover("", f"not CSV: {error}")
+
+
+def _header(content_type: str, rows: list[_Row]) -> tuple[list[str], list[_Row], int]:
     """Return the names of the columns, the rows of data, and the number of the first of them."""
+    if isinstance(rows[0], Leftover):
+        raise Poison("malformed", f"the first row is {rows[0].why}")
     given = _HEADER.search(content_type)
     likely = len(rows) > 1 and not any(map(_NUMBER.fullmatch, rows[0]))
     present = given[1].lower() == "present" if given else likely

@@ -7,44 +7,39 @@ Not understood: a member that is named twice, and values nested deeper than `MAX
 """
 
 import math
+from collections.abc import Iterator
 
-from fogline.errors import Poison
 from fogline.events.event import Event
-from fogline_cloud.flows.parsers import MAX_READINGS, Leftover, Reading
+from fogline_cloud.flows.parsers import Leftover, Reading
 from fogline_cloud.flows.parsers.strict_json import MAX_DEPTH, TOO_DEEP, Json, OddValue, loads
 
 _EXACT = 2**53  # a double holds every integer up to this one
 _NESTED = (dict, list)
 
 
-def parse(event: Event) -> list[Reading | Leftover]:
-    """Parse one event. Raises what `strict_json` does, and `Poison('too-many')`."""
+def parse(event: Event) -> Iterator[Reading | Leftover]:
+    """Parse one event. Raises what `strict_json` does."""
     return readings_of(loads(event.data))
 
 
-def readings_of(value: Json) -> list[Reading | Leftover]:
-    """Return the readings of a decoded document. Raises `Poison('too-many')`."""
-    found: list[Reading | Leftover] = []
-    _collect("", value, 0, found)
-    return found
+def readings_of(value: Json) -> Iterator[Reading | Leftover]:
+    """Yield the readings of a decoded document."""
+    return _readings("", value, 0)
 
 
-def _collect(path: str, value: Json, depth: int, found: list[Reading | Leftover]) -> None:
+def _readings(path: str, value: Json, depth: int) -> Iterator[Reading | Leftover]:
     if isinstance(value, _NESTED):
         if depth == MAX_DEPTH:
-            found.append(Leftover(path, TOO_DEEP))
+            yield Leftover(path, TOO_DEEP)
             return
         prefix = f"{path}." if path else ""
         for name, member in value.items() if isinstance(value, dict) else enumerate(value):
-            _collect(f"{prefix}{name}", member, depth + 1, found)
+            yield from _readings(f"{prefix}{name}", member, depth + 1)
+    elif isinstance(value, OddValue):
+        yield Leftover(path or "value", value.why)
     elif value is not None:
-        if len(found) == MAX_READINGS:
-            raise Poison("too-many", f"more than {MAX_READINGS} values in one event")
-        if isinstance(value, OddValue):
-            found.append(Leftover(path or "value", value.why))
-            return
         number, text = (None, value) if isinstance(value, str) else number_of(value)
-        found.append(Reading(path or "value", number, text))
+        yield Reading(path or "value", number, text)
 
 
 def number_of(value: float) -> tuple[float, str | None]:

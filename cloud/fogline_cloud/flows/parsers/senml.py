@@ -16,7 +16,7 @@ import msgspec
 from fogline.documents.document_error import explained
 from fogline.errors import Poison
 from fogline.events.event import Event, parse_rfc3339
-from fogline_cloud.flows.parsers import MAX_READINGS, Leftover, Reading
+from fogline_cloud.flows.parsers import Leftover, Reading
 from fogline_cloud.flows.parsers.strict_json import loads
 
 _NS = 1_000_000_000
@@ -77,23 +77,21 @@ class _Base(msgspec.Struct):
         self.sum = self.sum if record.bs is None else record.bs
 
 
-def parse(event: Event) -> list[Reading | Leftover]:
+def parse(event: Event) -> Iterator[Reading | Leftover]:
     """Parse one event. A relative time counts from the gateway's, and a time of 0 stands for the event's own time.
 
-    Raises what `strict_json` does, and `Poison` (`malformed`, `must-understand`, `bad-version`, `too-many`) for the whole pack.
+    Raises what `strict_json` does, and `Poison` (`malformed`, `must-understand`, `bad-version`) for the whole pack.
     """
     return resolved(loads(event.data), event)
 
 
-def resolved(pack: Any, event: Event) -> list[Reading | Leftover]:
+def resolved(pack: Any, event: Event) -> Iterator[Reading | Leftover]:
     """Return the readings of a decoded pack with the labels of JSON, and name the rest. Raises `Poison` as `parse` does."""
     if not isinstance(pack, list) or not pack:
         raise Poison("malformed", "a SenML pack is an array of records")
-    if len(pack) > MAX_READINGS:
-        raise Poison("too-many", f"{len(pack)} records; at most {MAX_READINGS}")
     if any(isinstance(raw, dict) and any(label.endswith("_") for label in raw) for raw in pack):
         raise Poison("must-understand", "a label that ends with _ is not known, and must be understood")
-    return list(_records(pack, parse_rfc3339(event.recordedtime) / _NS))
+    return _records(pack, parse_rfc3339(event.recordedtime) / _NS)
 
 
 def _records(pack: list[Any], now_s: float) -> Iterator[Reading | Leftover]:

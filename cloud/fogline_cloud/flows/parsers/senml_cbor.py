@@ -1,5 +1,6 @@
 """Parser `senml-cbor`: Sensor Measurement Lists in CBOR (RFC 8428, section 6), resolved as by parser `senml`."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from fogline.events.event import Event
@@ -15,7 +16,7 @@ _LABELS = {  # Labels of table 4. The table is closed: extensions use text label
 }  # fmt: skip
 
 
-def parse(event: Event) -> list[Reading | Leftover]:
+def parse(event: Event) -> Iterator[Reading | Leftover]:
     """Parse one event. Raises what parser `senml` and `strict_cbor` do."""
     pack = loads(event.data)
     return resolved([_record(raw) for raw in pack] if isinstance(pack, list) else pack, event)

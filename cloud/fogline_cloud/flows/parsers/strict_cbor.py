@@ -1,8 +1,8 @@
 """Bounded CBOR decoder that decides nothing silently (RFC 8949). Indefinite lengths are accepted.
 
 Tags that it reads: times (0, 1) as the text or the number that they hold, bignums (2, 3), decimal fractions (4), bigfloats (5),
-and 55799 at the start. An `OddValue` stands for any other tag, for a simple value without a meaning, and for the value of a
-map's key that is neither a text nor an integer. Text that is not UTF-8 has lone surrogates.
+and 55799 at the start. An `OddValue` stands for any other tag, for a simple value without a meaning, for the value of a map's
+key that is neither a text nor an integer, and for that of a key that occurs twice. Text that is not UTF-8 has lone surrogates.
 """
 
 import io
@@ -14,7 +14,7 @@ import cbor2
 
 from fogline.errors import Poison
 from fogline_cloud.flows.parsers import Skip
-from fogline_cloud.flows.parsers.strict_json import MAX_BYTES, MAX_DEPTH, TOO_DEEP, OddValue
+from fogline_cloud.flows.parsers.strict_json import MAX_BYTES, NAMED_TWICE, OddValue
 
 Cbor = dict[Any, Any] | list[Any] | str | bytes | int | float | bool | OddValue | None
 
@@ -22,34 +22,81 @@ _SELF_DESCRIBED = b"\xd9\xd9\xf7"
 _MAX_BIGNUM_BYTES = 128
 _MAX_EXPONENT = 100_000
 _MAX_SHOWN = 64
+_MAX_DEPTH = 128  # of the decoder; `fogline_cloud.flows.parsers.json_values` reads less, and names what is deeper
+_PAIRS = 0xFFFF_FFFF_464C_7072  # a tag of no meaning (RFC 8949, section 3.4, assigns none like it), for the pairs of a map
+_ARRAY, _MAP, _TAG = 4, 5, 6  # major types (section 3.1)
+_INDEFINITE = 31
+_MOST = 2**64 - 1
 
 
 def loads(data: bytes) -> Cbor:
-    """Decode one data item. Raises `Skip('empty')` and `Poison` (`too-big`, `too-deep`, `duplicate-key`, `malformed`)."""
+    """Decode one data item. Raises `Skip('empty')` and `Poison` (`too-big`, `too-deep`, `malformed`)."""
     if len(data) > MAX_BYTES:
         raise Poison("too-big", f"{len(data)} bytes of CBOR; at most {MAX_BYTES}")
     if not data:
         raise Skip("empty", "the body is empty")
-    stream = io.BytesIO(data.removeprefix(_SELF_DESCRIBED))
-    decoder = cbor2.CBORDecoder(
-        stream, semantic_decoders=_Tags(), str_errors="surrogateescape", max_depth=MAX_DEPTH, allow_duplicate_keys=False
-    )
+    data = data.removeprefix(_SELF_DESCRIBED)
     try:
-        value = decoder.decode()
+        return _checked(_decoded(data, _MAX_DEPTH))
+    except cbor2.CBORDecodeError as error:
+        if "Duplicate" not in str(error):
+            raise _poison(error) from None
+    try:  # the decoder has no other way to tell which key occurs twice
+        return _checked(_decoded(_with_pairs(data), 2 * _MAX_DEPTH))
     except cbor2.CBORDecodeError as error:
         raise _poison(error) from None
+
+
+def _decoded(data: bytes, depth: int) -> Any:
+    stream = io.BytesIO(data)
+    decoder = cbor2.CBORDecoder(
+        stream, semantic_decoders=_Tags(), str_errors="surrogateescape", max_depth=depth, allow_duplicate_keys=False
+    )
+    value = decoder.decode()
     if stream.read(1):
         raise Poison("malformed", "there is more than one data item")
-    return _checked(value)
+    return value
 
 
 def _poison(error: cbor2.CBORDecodeError) -> Poison:
     message = str(error)
     if "nesting depth" in message:
-        return Poison("too-deep", TOO_DEEP)
-    if "Duplicate" in message:
-        return Poison("duplicate-key", "a map has a key twice")
+        return Poison("too-deep", f"nested deeper than {_MAX_DEPTH}")
     return Poison("malformed", f"not CBOR: {message[:200]}")
+
+
+def _with_pairs(data: bytes) -> bytes:
+    """Return the item with each map as an array of its keys and values, behind the tag `_PAIRS`."""
+    found = bytearray()
+    at = 0
+    while at < len(data):
+        begin, (major, low) = at, divmod(data[at], 32)
+        more = 1 << (low - 24) if 24 <= low < 28 else 0  # RFC 8949, section 3
+        at += 1 + more
+        count = int.from_bytes(data[begin + 1 : at]) if more else low
+        if major == _MAP:
+            found += (_TAG << 5 | 27).to_bytes() + _PAIRS.to_bytes(8)
+            found += (_ARRAY << 5 | _INDEFINITE).to_bytes() if low == _INDEFINITE else _array_head(2 * count)
+            continue
+        if major in {2, 3} and low != _INDEFINITE:  # a byte string, a text
+            at += count
+        found += data[begin:at]
+    return bytes(found)
+
+
+def _array_head(count: int) -> bytes:
+    return (_ARRAY << 5 | 27).to_bytes() + min(count, _MOST).to_bytes(8)
+
+
+def _map_of(pairs: Any) -> dict[Any, Any] | OddValue:
+    """Return the map of these pairs, in which a key that occurs twice has no value."""
+    if not isinstance(pairs, list) or len(pairs) % 2:
+        return OddValue("a map that is no pairs of keys and values")
+    found: dict[Any, Any] = {}
+    for key, value in zip(pairs[::2], pairs[1::2], strict=True):
+        name, member = _member(key, value)
+        found[name] = NAMED_TWICE if name in found else member
+    return found
 
 
 def _checked(value: Any) -> Cbor:
@@ -113,11 +160,13 @@ _READ: dict[int, Callable[[Any], str | float]] = {
 }
 
 
-class _Tags(Mapping[int, Callable[[Any, bool], str | float | OddValue]]):
-    def __getitem__(self, tag: int) -> Callable[[Any, bool], str | float | OddValue]:
+class _Tags(Mapping[int, Callable[[Any, bool], Any]]):
+    def __getitem__(self, tag: int) -> Callable[[Any, bool], Any]:
         """Return the decoder of the item behind a tag. cbor2 passes `in_key` for an item in a map's key or in a set."""
 
-        def decode(value: Any, in_key: bool) -> str | float | OddValue:  # noqa: FBT001 - cbor2 calls it
+        def decode(value: Any, in_key: bool) -> Any:  # noqa: FBT001 - cbor2 calls it
+            if tag == _PAIRS and not in_key:
+                return _map_of(value)
             read = _READ.get(tag)
             if read is None or in_key:
                 return OddValue(f"tag {tag}")

@@ -6,6 +6,7 @@ the others: the flow names it, and keeps the rest (`fogline_cloud.flows.parsers.
 """
 
 import json
+import math
 from typing import Any
 
 import msgspec
@@ -24,10 +25,10 @@ class OddValue(msgspec.Struct, frozen=True):
     why: str
 
 
+NAMED_TWICE = OddValue("named twice")
 Json = dict[str, Any] | list[Any] | str | int | float | bool | OddValue | None
 
 _BOM = b"\xef\xbb\xbf"  # a decoder may ignore it (RFC 8259, section 8.1)
-_TWICE = OddValue("named twice")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -36,12 +37,19 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                found[name] = _TWICE
+                found[name] = NAMED_TWICE
             seen.add(name)
     return found
 
 
+def _integer(digits: str) -> float:
+    """Return an integer, infinite with more digits than a double has, of which Python reads up to 4,300 only."""
+    return int(digits) if len(digits) <= _MAX_DIGITS else math.inf
+
+
+_MAX_DIGITS = 400
 _decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=float)
+_patient = json.JSONDecoder(object_pairs_hook=_object, parse_constant=float, parse_int=_integer)  # slower
 
 
 def loads(data: bytes) -> Json:
@@ -51,9 +59,19 @@ def loads(data: bytes) -> Json:
     if not data:
         raise Skip("empty", "the body is empty")
     try:
-        value: Json = _decoder.decode(data.removeprefix(_BOM).decode(errors="surrogateescape"))
+        return _decoded(data.removeprefix(_BOM).decode(errors="surrogateescape"))
     except RecursionError:
         raise Poison("too-deep", TOO_DEEP) from None
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         raise Poison("malformed", f"not JSON: {error}") from None
+
+
+def _decoded(text: str) -> Json:
+    value: Json
+    try:
+        value = _decoder.decode(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # an integer of very many digits
+        value = _patient.decode(text)
     return value

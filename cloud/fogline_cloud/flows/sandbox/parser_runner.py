@@ -23,6 +23,7 @@ KILLED = "killed"
 NO_MEMORY = "memory"
 """Reason of an event whose parser got no memory."""
 MAX_DETAIL_CHARS = 4000
+_MAX_LEFTOVERS = MAX_DETAIL_CHARS // 4  # more have no room in `detail`
 MAX_REASON_CHARS = 64
 EARLIEST_NS, LATEST_NS = -62_135_596_800_000_000_000, 253_402_300_799_999_999_999
 """The first and the last time within the years 1 to 9999."""
@@ -42,11 +43,15 @@ class ParseResult(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class ParserRunner:
-    """Runs parsers for the events of one task (one micro-batch), one event after the other. Not thread-safe."""
+    """Runs parsers for the events of one task (one micro-batch), one event after the other. Not thread-safe.
 
-    def __init__(self, parsers: Mapping[str, Parser], limit: TimeLimit) -> None:
+    `most`: largest number of readings of one event.
+    """
+
+    def __init__(self, parsers: Mapping[str, Parser], limit: TimeLimit, most: int = limits.MAX_READINGS) -> None:
         self._parsers = parsers
         self._limit = limit
+        self._most = most
         self._overruns = OverrunBudget()
 
     def run(self, name: str, event: Event) -> ParseResult:
@@ -58,7 +63,7 @@ class ParserRunner:
         parser = self._parsers[name]
         begun = time.perf_counter_ns()
         try:
-            readings, leftovers = self._limit.call(lambda: _parse(parser, event), share)
+            readings, leftovers = self._limit.call(lambda: _parse(parser, event, self._most), share)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, and must not end the flow
@@ -96,17 +101,18 @@ def _since_us(begun_ns: int) -> int:
     return (time.perf_counter_ns() - begun_ns) // 1000
 
 
-def _parse(parser: Parser, event: Event) -> tuple[list[CheckedReading], str | None]:
+def _parse(parser: Parser, event: Event, most: int) -> tuple[list[CheckedReading], str | None]:
     for _ in range(TRIES - 1):
         try:
-            return _parse_once(parser, event)
+            return _parse_once(parser, event, most)
         except Retry:
             continue
-    return _parse_once(parser, event)
+    return _parse_once(parser, event, most)
 
 
-def _parse_once(parser: Parser, event: Event) -> tuple[list[CheckedReading], str | None]:
-    readings, leftovers = checked(parser(event))
+def _parse_once(parser: Parser, event: Event, most: int) -> tuple[list[CheckedReading], str | None]:
+    most_chars = limits.MAX_CHARS + limits.CHARS_PER_BYTE * len(event.data)
+    readings, leftovers = checked(parser(event), most, most_chars)
     if not leftovers:
         return readings, None
     text = ("not understood: " + "; ".join(f"{each.part} ({each.why})" for each in leftovers))[:MAX_DETAIL_CHARS]
@@ -115,23 +121,33 @@ def _parse_once(parser: Parser, event: Event) -> tuple[list[CheckedReading], str
     return readings, detail_text(text)
 
 
-def checked(returned: Iterable[Reading | Leftover]) -> tuple[list[CheckedReading], list[Leftover]]:
-    """Return the readings, checked and converted for the table, and the rest. Raises `Poison('too-many')`.
+def checked(
+    returned: Iterable[Reading | Leftover], most: int = limits.MAX_READINGS, most_chars: int = limits.MAX_CHARS
+) -> tuple[list[CheckedReading], list[Leftover]]:
+    """Return the readings, checked and converted for the table, and the rest.
 
-    A reading that the table cannot hold belongs to the rest.
+    A reading that the table cannot hold belongs to the rest, and so does what follows the first `most` readings, or those with
+    `most_chars` characters in all. The parser is not asked for more than that.
     """
     readings: list[CheckedReading] = []
     leftovers: list[Leftover] = []
     for each in returned:
-        if len(readings) + len(leftovers) == limits.MAX_READINGS:
-            raise Poison("too-many", f"more than {limits.MAX_READINGS} readings in one event")
         if isinstance(each, Leftover):
-            leftovers.append(each)
+            if len(leftovers) < _MAX_LEFTOVERS:
+                leftovers.append(each)
             continue
         try:
-            readings.append(_checked_reading(len(readings), each))
+            found = _checked_reading(len(readings), each)
         except _BadReading as error:
-            leftovers.append(Leftover(str(each.metric)[: limits.MAX_METRIC_CHARS], str(error)))
+            if len(leftovers) < _MAX_LEFTOVERS:
+                leftovers.append(Leftover(str(each.metric)[: limits.MAX_METRIC_CHARS], str(error)))
+            continue
+        most_chars -= len(found[1]) + len(found[3] or "") + len(found[4] or "")
+        if most_chars < 0 or len(readings) == most:
+            why = f"[flow] max_readings = {most}" if most_chars >= 0 else "their names and texts are too long"
+            leftovers.insert(0, Leftover(f"values after the first {len(readings)}", why))
+            break
+        readings.append(found)
     return readings, leftovers
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from fogline_cloud.flows.parsers import Parser, wants_isolation
+from fogline_cloud.flows.parsers import MAX_READINGS, Parser, wants_isolation
 from fogline_cloud.flows.sandbox.child import Asked, run_in_child
 from fogline_cloud.flows.sandbox.memory_limit import memory_limit
 from fogline_cloud.flows.sandbox.parser_runner import NO_MEMORY, ParseResult, ParserRunner
@@ -12,12 +12,20 @@ from fogline_cloud.flows.sandbox.time_limit import TimeLimit
 class TaskParsers:
     """The parsers of one task. `memory_bytes`: memory that they may take. `in_child`: the names of those that run in a child.
 
+    `most`: largest number of readings of one event.
     Must be used in the main thread, within the context of `limit`. `killers`: the parsers that ended a child.
     """
 
-    def __init__(self, parsers: Mapping[str, Parser], limit: TimeLimit, memory_bytes: int, in_child: Collection[str]) -> None:
+    def __init__(
+        self,
+        parsers: Mapping[str, Parser],
+        limit: TimeLimit,
+        memory_bytes: int,
+        in_child: Collection[str],
+        most: int = MAX_READINGS,
+    ) -> None:
         self.killers: set[str] = set()
-        self._runner = ParserRunner(parsers, limit)
+        self._runner = ParserRunner(parsers, limit, most)
         self._limit = limit
         self._memory_bytes = memory_bytes
         self._in_child = {*in_child, *(name for name, parser in parsers.items() if wants_isolation(parser))}

@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fogline_cloud.flows.parsers import installed
+from fogline_cloud.flows.parsers import MAX_READINGS, installed
 from fogline_cloud.flows.parsers.ble.keys import NO_KEYS, DeviceKeys, keyed
 from fogline_cloud.flows.sandbox.parser_runner import EARLIEST_NS, LATEST_NS
 from fogline_cloud.flows.sandbox.task_parsers import TaskParsers
@@ -25,7 +25,8 @@ _WITHOUT_BODY = pa.array([EventOutcome.OK.value, EventOutcome.DUPLICATE.value])
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of parsing. `limit_s`: CPU time per event. `parsers` and `rules`: of `parser_choice.chooser`.
 
-    `memory_bytes`: memory that parsers may take. `in_child`: names of the parsers that run in a child process.
+    `memory_bytes`: memory that parsers may take. `in_child`: names of the parsers that run in a child process. `max_readings`:
+    largest number of readings of one event.
     """
 
     tenant: str
@@ -35,6 +36,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     keys: DeviceKeys = NO_KEYS
     memory_bytes: int = 1 << 30
     in_child: frozenset[str] = frozenset()
+    max_readings: int = MAX_READINGS
 
 
 def parse(
@@ -45,7 +47,7 @@ def parse(
     Must run in the main thread of its process, because the time limit needs it.
     """
     with TimeLimit(plan.limit_s) as limit:
-        parsers = TaskParsers(keyed(installed(), plan.keys), limit, plan.memory_bytes, plan.in_child)
+        parsers = TaskParsers(keyed(installed(), plan.keys), limit, plan.memory_bytes, plan.in_child, plan.max_readings)
         choose = chooser(plan.parsers, plan.rules)
         for each in records:
             yield decide_batch(each, plan, batch, choose, parsers)
