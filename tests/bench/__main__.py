@@ -24,6 +24,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import bridge
+import bridges
 import closed_day
 import commands
 import commits
@@ -49,6 +50,7 @@ MEASURES = {
     "memory": memory.measure,
     "start": start.measure,
     "bridge": bridge.measure,
+    "bridges": bridges.measure,
     "flow": flow.measure,
     "replay": replay.measure,
     "commits": commits.measure,
@@ -60,7 +62,7 @@ MEASURES = {
     "scale": scale.measure,
     "tls": tls.measure,
 }
-RUNS = {"gateway": 5, "commits": 1, "dedup": 1, "closed_day": 1, "ledger": 1, "killers": 1, "scale": 1}
+RUNS = {"gateway": 5, "bridges": 1, "commits": 1, "dedup": 1, "closed_day": 1, "ledger": 1, "killers": 1, "scale": 1}
 
 
 def main() -> int:

@@ -1,16 +1,19 @@
 """Gateways that are not the bottleneck: batches encoded before the clock starts, one connection each, the real protocol.
 
-    python tests/bench/gateways.py PORT TENANT SHARDS EVENTS [CERTIFICATES]
+    python tests/bench/gateways.py PORT TENANT SHARDS EVENTS [CERTIFICATES] [--bridges N]
 
-One gateway for each shard. Prints one JSON line when all are welcome, waits for a line on stdin, sends everything as
-fast as the bridge's credit allows, and prints the seconds until the last batch was accepted.
+One gateway for each shard, connected to the bridge that owns it. Prints one JSON line when all are welcome,
+and each of N bridges owns as many shards. Then it waits for a line on stdin, sends everything as fast as the bridges' credit
+allows, and prints the seconds until the last batch was accepted.
 """
 
+import argparse
 import asyncio
 import itertools
 import json
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 from certificates import files
@@ -64,7 +67,8 @@ class Gateway:
         self._answered = asyncio.Event()
 
     async def greet(self, port: int) -> None:
-        """Connect and say hello until the shard is there; then attach the lane."""
+        """Connect and say hello until the shard is there, at the bridge that owns it; then attach the lane."""
+        self.port = port
         tenant, name, number = self._place
         properties = {"tenant": tenant, "product": hello.PRODUCT}
         engine = Engine(name, hostname="127.0.0.1", properties=properties, security=self._security)
@@ -81,11 +85,20 @@ class Gateway:
             self._answered.clear()
             question.send(Message(body=body, content_type=hello.HELLO_CONTENT_TYPE, reply_to=control, correlation_id=1))
             await self._answered.wait()
+            if self.welcome.redirect:
+                connection.close()
+                owner, self.welcome = int(self.welcome.redirect.rpartition(":")[2]), None
+                await self.greet(owner)
+                return
             if self.welcome.refused:
                 await asyncio.sleep(ASK_AGAIN_S)
         target = str(address.IngestAddress(tenant, self.welcome.shard))
         self._lane = connection.open_sender(connection.open_session(), "telemetry", target, Share(), {"lane": "telemetry"})
         self._connection = connection
+
+    def leave(self) -> None:
+        """Close the connection."""
+        self._connection.close()
 
     async def send(self) -> None:
         """Everything, until it is accepted."""
@@ -122,15 +135,38 @@ def security_of(folder: Path | None, name: str) -> ClientSecurity:
     return ClientSecurity(Login(EXTERNAL), client_context(files(folder, name), "uplink.tls"))
 
 
+def parsed() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("port", type=int)
+    parser.add_argument("tenant")
+    parser.add_argument("shards", type=int)
+    parser.add_argument("events", type=int)
+    parser.add_argument("certificates", type=Path, nargs="?")
+    parser.add_argument("--bridges", type=int, default=1)
+    return parser.parse_args()
+
+
+async def welcomed(arguments: argparse.Namespace) -> list[Gateway]:
+    """Greet until each bridge owns as many shards."""
+    tenant, shards, folder = arguments.tenant, arguments.shards, arguments.certificates
+    made = [batches(tenant, name, number, arguments.events // shards) for number, name in enumerate(names(shards))]
+    while True:
+        gateways = [
+            Gateway(tenant, name, number, made[number], security_of(folder, name)) for number, name in enumerate(names(shards))
+        ]
+        await asyncio.gather(*(each.greet(arguments.port) for each in gateways))
+        counts = Counter(each.port for each in gateways)
+        if len(counts) == arguments.bridges and len(set(counts.values())) == 1:
+            return gateways
+        for each in gateways:
+            each.leave()
+        await asyncio.sleep(ASK_AGAIN_S)
+
+
 async def main() -> None:
     """Greet, wait for the word, send."""
-    port, tenant, shards, events = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    folder = Path(sys.argv[5]) if len(sys.argv) > 5 else None
-    gateways = [
-        Gateway(tenant, name, number, batches(tenant, name, number, events // shards), security_of(folder, name))
-        for number, name in enumerate(names(shards))
-    ]
-    await asyncio.gather(*(each.greet(port) for each in gateways))
+    gateways = await welcomed(parsed())
     print(json.dumps({"ready": len(gateways)}), flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
     began = time.perf_counter()
