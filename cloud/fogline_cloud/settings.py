@@ -205,9 +205,11 @@ class TablesSettings(_Strict, frozen=True, kw_only=True):
     keep_days: Annotated[int, Meta(ge=8)] | None = None
     """How many days rows of `events` and `readings` are kept, longer than Kafka keeps its records. Default: for ever."""
     vacuum_days: Annotated[float, Meta(ge=1)] = 7.0
-    """How many days files are kept that the newest version of a table does not need, for readers of earlier versions."""
+    """How many days files are kept that the newest version of a table does not need, for readers of earlier versions. For
+    readers that note their version (`fogline table readers`) up to 30 days."""
     keep_commits: Annotated[int, Meta(ge=1000)] = 10_000
-    """Number of versions of a table that its log goes back to. The time of a commit grows with it on a local disk."""
+    """Number of versions of a table that its log goes back to. The time of a commit grows with it on a local disk. For readers
+    that note their version the log goes back further, up to 30 days."""
 
 
 class OperatorSettings(_Strict, frozen=True, kw_only=True):

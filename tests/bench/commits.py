@@ -6,6 +6,7 @@ The commits before are made up: their files do not exist. One commit in 600 repl
 import json
 import statistics
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def make_commits(name: str, folder: Path, commits: int) -> None:
         if version in {commits - keep, commits}:  # the log is cut before a checkpoint only
             table.update_incremental()
             table.create_checkpoint()
-    MaintainedTable(name, TableFolder(str(folder))).expire_log(keep, dry_run=False)
+    MaintainedTable(name, TableFolder(str(folder))).expire_log(keep, datetime.now(UTC), dry_run=False)
 
 
 def read_commit(path: Path) -> dict[str, Any]:

@@ -197,7 +197,7 @@ def test_batches_land_though_users_delete_rows_and_compact_before_each_commit(ta
     for number in range(20):
         before_commits += [
             lambda: DeltaTable(table.uri).delete("sequence < 0"),
-            lambda: DeltaTable(table.uri).optimize.compact(),
+            DeltaTable(table.uri).optimize.compact,
         ]
         log.append(files(table, number, -1 - number), batch(FIRST, number), FIRST)
     DeltaTable(table.uri).delete("sequence < 0")

@@ -100,7 +100,7 @@ class _Run:
             self._count("unindex", lambda: delete_unneeded_key_files(table, dry_run=self._dry_run))
         if table.vacuum_is_due(now):
             self._count("vacuum", lambda: table.vacuum(settings.tables.vacuum_days, now, dry_run=self._dry_run))
-        self._count("log", lambda: table.expire_log(settings.tables.keep_commits, dry_run=self._dry_run))
+        self._count("log", lambda: table.expire_log(settings.tables.keep_commits, now, dry_run=self._dry_run))
 
     def failed(self, step: str, error: FoglineError, day: str = "") -> None:
         self.failures += 1

@@ -2,10 +2,12 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
-from datetime import date
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime, timedelta
 
 import msgspec
+
+from fogline_cloud.flows.tables.table_reader import KEPT, TableReader
 
 CLOSED_BYTES = 128 << 20
 """Size of the files of a closed day after compaction, about."""
@@ -44,12 +46,27 @@ def compactions(files: Iterable[tuple[date, int]], today: date) -> list[Compacti
     return found
 
 
-def expired_log_files(names: Iterable[str], newest: int, keep_commits: int) -> list[str]:
+def expired_log_files(names: Iterable[str], newest: int, keep_commits: int, readers: Iterable[TableReader] = ()) -> list[str]:
     """Return the files of a Delta log that only versions before the last `keep_commits` need, the oldest first.
 
-    `newest`: the newest version. Everything before a complete checkpoint may go (Delta protocol, "Metadata Cleanup").
+    `newest`: the newest version. `readers`: what comes after their versions is kept. Everything before a complete checkpoint
+    may go (Delta protocol, "Metadata Cleanup").
     """
+    needed = min([newest - keep_commits, *(each.version for each in readers)])
     names = list(names)
     checkpoints = [int(name[:20]) for name in names if name.endswith(".checkpoint.parquet") and _OF_VERSION.fullmatch(name)]
-    first = max((version for version in checkpoints if version <= newest - keep_commits), default=0)
+    first = max((version for version in checkpoints if version <= needed), default=0)
     return sorted(name for name in names if (match := _OF_VERSION.fullmatch(name)) and int(match[1]) < first)
+
+
+def vacuum_after(days: float, readers: Iterable[TableReader], read_at_ms: Mapping[int, int], now: datetime) -> timedelta:
+    """Return how long ago a file must have become unneeded to be deleted: `days`, or longer for readers that are behind.
+
+    `read_at_ms`: time of the commit of each version that a reader has read, since 1970. A version that the log does not
+    have any more counts as `KEPT`.
+    """
+    now_ms = int(now.timestamp() * 1000)
+    behind = [
+        timedelta(milliseconds=now_ms - read_at_ms[each.version]) if each.version in read_at_ms else KEPT for each in readers
+    ]
+    return max([timedelta(days=days), *(min(each, KEPT) for each in behind)])

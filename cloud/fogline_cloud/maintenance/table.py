@@ -1,8 +1,9 @@
 """Steps of maintenance on one table. Each is a commit that leaves the rows of a running flow alone."""
 
 import logging
+import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from typing import TypeVar
@@ -14,9 +15,11 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from fogline.errors import Misconfigured, Unreachable
 from fogline_cloud.flows.tables.files import TableFolder
+from fogline_cloud.flows.tables.readers import readers_of
 from fogline_cloud.flows.tables.table_features import reader_problems
 from fogline_cloud.flows.tables.table_log import state_of
-from fogline_cloud.maintenance.plan import Compaction, expired_log_files
+from fogline_cloud.flows.tables.table_reader import TableReader, waiting
+from fogline_cloud.maintenance.plan import Compaction, expired_log_files, vacuum_after
 
 ATTEMPTS = 8
 """Number of times that a step is tried while others commit."""
@@ -105,14 +108,21 @@ class MaintainedTable:
         last = self.table.transaction_version(_VACUUM)
         return last is None or now.timestamp() - last * _HOUR_S >= VACUUM_EVERY.total_seconds()
 
+    def waiting_readers(self, now: datetime) -> list[TableReader]:
+        """Return the readers for which log and files are kept."""
+        with self.mapped():
+            return waiting(readers_of(self.folder), int(now.timestamp() * 1000))
+
     def vacuum(self, days: float, now: datetime, *, dry_run: bool) -> int:
-        """Delete files that no version of the last `days` needs. Returns their number."""
+        """Delete files that no version of the last `days` needs, and no reader that is behind. Returns their number."""
+        readers = self.waiting_readers(now)
+        kept = vacuum_after(days, readers, self._committed_ms({each.version for each in readers}), now)
         hour = int(now.timestamp()) // _HOUR_S
         properties = CommitProperties(app_transactions=[Transaction(_VACUUM, hour, int(now.timestamp() * 1000))])
 
         def step() -> list[str]:
             files: list[str] = self.table.vacuum(
-                retention_hours=round(days * 24),
+                retention_hours=math.ceil(kept / timedelta(hours=1)),
                 dry_run=dry_run,
                 full=True,
                 enforce_retention_duration=False,  # the setting has a lower bound of its own
@@ -134,13 +144,24 @@ class MaintainedTable:
                 system.delete_file(path)
         return len(old)
 
-    def expire_log(self, keep_commits: int, *, dry_run: bool) -> int:
-        """Delete the log's files that only older versions than the last `keep_commits` need. Returns their number."""
+    def _committed_ms(self, versions: Iterable[int]) -> dict[int, int]:
+        """Return when these versions were committed, since 1970, as far as the log has them."""
+        with self.mapped():
+            entries = {version: f"_delta_log/{version:020}.json" for version in versions}
+            found = self.folder.file_system().get_file_info(list(entries.values()))
+        return {version: each.mtime_ns // 1_000_000 for version, each in zip(entries, found, strict=True) if each.is_file}
+
+    def expire_log(self, keep_commits: int, now: datetime, *, dry_run: bool) -> int:
+        """Delete the log's files that only versions before the last `keep_commits` need, and no reader.
+
+        Returns their number.
+        """
+        readers = self.waiting_readers(now)
         with self.mapped():
             self.table.update_incremental()
             system = self.folder.file_system()
             names = [each.base_name for each in system.get_file_info(pafs.FileSelector("_delta_log")) if each.is_file]
-            expired = expired_log_files(names, self.table.version(), keep_commits)
+            expired = expired_log_files(names, self.table.version(), keep_commits, readers)
             for name in expired if not dry_run else []:
                 system.delete_file(f"_delta_log/{name}")
         return len(expired)

@@ -27,7 +27,8 @@ class MadeTable:
         self.folder = folder
         schema = arrow_schema(in_file(COLUMNS[name])).append(pa.field("day", pa.date32()))
         measured = {"delta.dataSkippingStatsColumns": ",".join(MEASURED[name])}
-        DeltaTable.create(folder.uri, schema, partition_by=["day"], configuration=measured)
+        feed = {} if name == "raw" else {"delta.enableChangeDataFeed": "true"}  # as `make_tables` does
+        DeltaTable.create(folder.uri, schema, partition_by=["day"], configuration={**measured, **feed})
         self.log = DeltaLog(name, folder)
         self.log.take_over(OWNER, {})
         self.batches = 0

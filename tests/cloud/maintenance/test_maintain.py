@@ -1,5 +1,6 @@
 """Maintenance of tables to which a flow appends."""
 
+import json
 import os
 import threading
 import time
@@ -8,12 +9,14 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from fogline.errors import Unreachable
 from fogline_cloud.cli.main import main
 from fogline_cloud.flows.tables.batch import MicroBatch
+from fogline_cloud.flows.tables.readers import forget_reader, note_reader
 from fogline_cloud.maintenance import plan, table
 from fogline_cloud.maintenance.maintain import maintain
 from fogline_cloud.maintenance.plan import Compaction
@@ -161,6 +164,53 @@ def test_the_log_is_bounded_and_the_flow_goes_on(events, run, monkeypatch):
     events.append(TUESDAY)
     assert len(DeltaTable(events.folder.uri).to_pyarrow_table()) == 251
     assert events.log.newest(MicroBatch("main", "run-1", 0)) == 250
+
+
+def test_the_log_is_kept_for_a_reader_that_is_behind(events, run):
+    for _ in range(250):
+        events.append(TUESDAY)
+    note_reader(events.folder, "hourly", 30)
+
+    run(datetime.now(UTC), keep_commits=20)
+
+    changes = DeltaTable(events.folder.uri).load_cdf(starting_version=31, ending_version=250)
+    assert pa.table(changes.read_all()).num_rows == 220
+    forget_reader(events.folder, "hourly")
+    assert "log" in [step.step for step in run(datetime.now(UTC), keep_commits=20)]
+
+
+def test_files_are_kept_for_a_reader_that_is_behind(events, run):
+    """Its changes may be in a file that a replay or a deletion has replaced since."""
+    events.append(MONDAY)
+    now = datetime.now(UTC)
+    folder = Path(events.folder.path)
+    replaced = folder / "day=2026-01-05" / "replaced.parquet"
+    replaced.write_bytes(b"x")
+    for path, days in ((replaced, 8), (folder / "_delta_log" / f"{0:020}.json", 9)):
+        os.utime(path, ((now - timedelta(days=days)).timestamp(),) * 2)
+    note_reader(events.folder, "hourly", 0)
+
+    assert run(now) == []
+    assert replaced.exists()
+    forget_reader(events.folder, "hourly")
+    (step,) = run(now + timedelta(hours=21))
+    assert (step.step, step.files) == ("vacuum", 1)
+
+
+def test_the_command_lists_readers_and_forgets_one(events, make_table, settings, tmp_path, capsys):
+    config = tmp_path / "cloud.toml"
+    config.write_text(f'tenant = "t"\n[flow]\ntables = "{settings.flow.tables}"\n')
+    make_table("readings")
+    events.append(MONDAY)
+    note_reader(events.folder, "hourly", 0)
+
+    assert main(["table", "readers", "--config", str(config), "--json"]) == 0
+    (reader,) = json.loads(capsys.readouterr().out)
+    assert (reader["table"], reader["reader"], reader["version"], reader["behind"]) == ("events", "hourly", 0, 2)
+
+    assert main(["table", "readers", "--config", str(config), "--forget", "hourly"]) == 0
+    assert main(["table", "readers", "--config", str(config), "--forget", "hourly"]) == 2
+    assert "there is no reader hourly" in capsys.readouterr().err
 
 
 def test_a_dry_run_changes_nothing(events, run):

@@ -1,11 +1,20 @@
 """Days to compact, and log files to delete."""
 
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fogline_cloud.maintenance.plan import CLOSED_BYTES, MOST_CLOSED, MOST_OPEN, OPEN_BYTES, compactions, expired_log_files
+from fogline_cloud.flows.tables.table_reader import KEPT, TableReader
+from fogline_cloud.maintenance.plan import (
+    CLOSED_BYTES,
+    MOST_CLOSED,
+    MOST_OPEN,
+    OPEN_BYTES,
+    compactions,
+    expired_log_files,
+    vacuum_after,
+)
 
 MONDAY, TUESDAY = date(2026, 1, 5), date(2026, 1, 6)
 MIB = 1 << 20
@@ -48,3 +57,31 @@ def test_every_kept_version_can_be_read(checkpoints, newest, keep_commits):
     for version in range(max(0, newest - keep_commits), newest + 1):
         begin = max((at for at in checkpoints if at <= version and f"{at:020d}.checkpoint.parquet" in left), default=-1)
         assert {f"{at:020d}.json" for at in range(begin + 1, version + 1)} <= left
+
+
+@given(st.sets(st.integers(0, 60)), st.integers(0, 60), st.integers(1, 60), st.integers(-1, 60))
+def test_every_version_after_that_of_a_reader_can_be_read(checkpoints, newest, keep_commits, version):
+    names = {f"{each:020d}.json" for each in range(newest + 1)}
+    names |= {f"{each:020d}.checkpoint.parquet" for each in checkpoints if each <= newest}
+    left = names - set(expired_log_files(names, newest, keep_commits, [TableReader("r", version, 0)]))
+    assert {f"{each:020d}.json" for each in range(max(version, 0), newest + 1)} <= left
+
+
+NOW = datetime(2026, 1, 6, 12, tzinfo=UTC)
+
+
+def ago_ms(ago: timedelta) -> int:
+    return int((NOW - ago).timestamp() * 1000)
+
+
+def test_files_are_kept_since_the_commit_that_the_slowest_reader_has_read():
+    readers = [TableReader("a", 5, 0), TableReader("b", 9, 0)]
+    read_at = {5: ago_ms(timedelta(days=12)), 9: ago_ms(timedelta(days=1))}
+    assert vacuum_after(7, readers, read_at, NOW) == timedelta(days=12)
+    assert vacuum_after(7, readers[1:], read_at, NOW) == timedelta(days=7)
+    assert vacuum_after(7, [], {}, NOW) == timedelta(days=7)
+
+
+def test_files_are_kept_for_no_reader_longer_than_30_days():
+    assert vacuum_after(7, [TableReader("a", 5, 0)], {5: ago_ms(timedelta(days=300))}, NOW) == KEPT
+    assert vacuum_after(7, [TableReader("a", 5, 0)], {}, NOW) == KEPT, "the log does not have its version any more"

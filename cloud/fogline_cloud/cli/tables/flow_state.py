@@ -6,6 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from rich.console import Console
 from rich.table import Table
 
@@ -16,6 +17,7 @@ from fogline_cloud.settings import CloudSettings, load
 
 if TYPE_CHECKING:
     from fogline_cloud.flows.start.flow_state import FlowState
+    from fogline_cloud.maintenance.reader_lag import ReaderLag
 
 
 def register(commands: Any) -> None:
@@ -79,15 +81,19 @@ def _gap(table: str, gap: Any) -> dict[str, Any]:
 
 
 def _status(arguments: argparse.Namespace) -> int:
+    from fogline_cloud.maintenance.reader_lag import reader_lags  # noqa: PLC0415 - a bridge needs no Arrow
+
     settings = load(arguments.config)
     now_s = time.time()
     states = _states(settings)
     problems = [problem for state in states for problem in state.problems(now_s)]
     queries = [_facts(state, now_s) for state in states]
+    readers = reader_lags(settings.flow) if states else []
     if arguments.json:
-        show(json.dumps({"flow": settings.flow.name, "queries": queries, "problems": problems}))
+        behind = [msgspec.structs.asdict(each) for each in readers]
+        show(json.dumps({"flow": settings.flow.name, "queries": queries, "readers": behind, "problems": problems}))
     else:
-        _show(settings.flow.name, queries, problems)
+        _show(settings.flow.name, queries, [*map(_reader_line, readers)], problems)
     return 1 if problems else 0
 
 
@@ -113,7 +119,12 @@ def _facts(state: "FlowState", now_s: float) -> dict[str, Any]:
     }
 
 
-def _show(flow: str, queries: list[dict[str, Any]], problems: list[str]) -> None:
+def _reader_line(reader: "ReaderLag") -> str:
+    behind = f"{reader.behind:,} versions behind" if reader.behind else "has read all versions"
+    return f"reader {reader.reader} of table {reader.table}: {behind}, noted {utc(reader.noted_s)}"
+
+
+def _show(flow: str, queries: list[dict[str, Any]], readers: list[str], problems: list[str]) -> None:
     console = Console(width=max(Console().width, 110), file=sys.stdout)
     lines = [] if queries else [f"flow {flow} has no tables yet"]
     table = Table(box=None)
@@ -129,5 +140,5 @@ def _show(flow: str, queries: list[dict[str, Any]], problems: list[str]) -> None
         checkpoint = owner["checkpoint"] or "none"
         lines.append(f"flow {flow}, table {query['table']}: owner {owner['epoch']} (checkpoint {checkpoint}), {last}")
     console.print(table)
-    for line in [*lines, *(problems or ["nothing stops the flow"])]:
+    for line in [*lines, *readers, *(problems or ["nothing stops the flow"])]:
         console.print(escaped(line), highlight=False, markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`fogline table`: keep the tables fast and small, and forget a device."""
+"""`fogline table`: keep the tables fast and small, forget a device, and see who reads the changes."""
 
 import argparse
 import json
@@ -7,12 +7,15 @@ from typing import Any
 
 import msgspec
 
+from fogline.errors import Misconfigured
 from fogline.process.console.command_line import announce
-from fogline.process.console.listing import utc
+from fogline.process.console.listing import show_rows, utc
 from fogline.process.console.terminal import show
 from fogline_cloud.cli.common import add_command, add_group, device_argument
+from fogline_cloud.flows.tables.table_reader import KEPT
 from fogline_cloud.maintenance.forget import ForgottenDay, forget
 from fogline_cloud.maintenance.maintain import MaintenanceStep, maintain
+from fogline_cloud.maintenance.reader_lag import forget_reader_everywhere, reader_lags
 from fogline_cloud.settings import load
 
 EXAMPLE = """\
@@ -20,6 +23,8 @@ examples:
   fogline table maintain --dry-run         print what is to do
   fogline table maintain                   do it, also beside a running flow
   fogline table forget lamp-1              remove what the tables hold about a device
+  fogline table readers                    who reads the tables' changes, and how far each is behind
+  fogline table readers --forget hourly    keep nothing for this reader any more
 """
 _TOPICS = "Kafka keeps what the device sent until the retention of its topics ends (raw: 7 days, slow and dead: 30 days)"
 
@@ -34,6 +39,8 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     run = add_command(commands, "forget", run_forget, "remove what the tables hold about a device", **raw)
     run.add_argument("device", type=device_argument, help="name of the device")
     run.add_argument("--dry-run", action="store_true", help="only count the rows")
+    run = add_command(commands, "readers", run_readers, "list the readers of the tables' changes", **raw)
+    run.add_argument("--forget", metavar="NAME", help="keep log and files for this reader no more")
 
 
 def run_maintain(arguments: argparse.Namespace) -> int:
@@ -49,6 +56,20 @@ def run_maintain(arguments: argparse.Namespace) -> int:
     return 0 if maintain(settings, on_step, datetime.now(UTC), dry_run=arguments.dry_run) else 1
 
 
+def run_readers(arguments: argparse.Namespace) -> int:
+    """Print the readers, or forget one."""
+    flow = load(arguments.config, kafka=False).flow
+    if arguments.forget is not None and not forget_reader_everywhere(flow, arguments.forget):
+        raise Misconfigured(f"there is no reader {arguments.forget}: `fogline table readers` lists them")
+    lags = reader_lags(flow)
+    if arguments.json:
+        show(json.dumps([{**msgspec.structs.asdict(each), "noted_s": round(each.noted_s, 3)} for each in lags]))
+        return 0
+    rows = [(each.table, each.reader, each.version, each.behind, utc(each.noted_s)) for each in lags]
+    show_rows(("table", "reader", "version", "versions behind", "noted"), rows, "no program has noted that it reads the tables")
+    return 0
+
+
 def run_forget(arguments: argparse.Namespace) -> int:
     """Forget a device."""
     settings = load(arguments.config, kafka=False)
@@ -58,7 +79,8 @@ def run_forget(arguments: argparse.Namespace) -> int:
             show(f"{day.table} {day.day}: {day.rows} rows")
 
     rows = forget(settings, arguments.device, on_day, dry_run=arguments.dry_run)
-    gone = datetime.now(UTC) + timedelta(days=settings.tables.vacuum_days + 1)
+    waiting = KEPT / timedelta(days=1) if any(each.behind for each in reader_lags(settings.flow)) else 0
+    gone = datetime.now(UTC) + timedelta(days=max(settings.tables.vacuum_days, waiting) + 1)
     if arguments.json:
         show(json.dumps({"rows": rows, "files_gone_by": utc(gone)}))
     elif arguments.dry_run:

@@ -18,19 +18,24 @@ from fogline_cloud.flows.tables.schema import MEASURED, Column
 
 def make_tables(spark: SparkSession, tables: Tables) -> bool:
     """Create missing parts of `events` and `readings`. Returns True if `events` existed. Raises as `make_table` does."""
-    existed = make_table(spark, tables.events, schema.EVENTS, MEASURED["events"])
-    make_table(spark, tables.readings, schema.READINGS, MEASURED["readings"])
+    existed = make_table(spark, tables.events, schema.EVENTS, MEASURED["events"], changes=True)
+    make_table(spark, tables.readings, schema.READINGS, MEASURED["readings"], changes=True)
     return existed
 
 
-def make_table(spark: SparkSession, folder: TableFolder, columns: tuple[Column, ...], measured: tuple[str, ...]) -> bool:
-    """Create the table, or its missing columns. Returns True if it existed. Raises `Misconfigured` for other columns."""
+def make_table(
+    spark: SparkSession, folder: TableFolder, columns: tuple[Column, ...], measured: tuple[str, ...], *, changes: bool = False
+) -> bool:
+    """Create the table, or its missing columns. Returns True if it existed. Raises `Misconfigured` for other columns.
+
+    `changes`: a new table has a change data feed (Delta protocol, "Change Data Files").
+    """
     path = folder.path
     if set(_known_columns(folder)) >= set(schema.names(columns)):
         return True
     existed = is_table(spark, path)
     if not existed:
-        _make(spark, path, columns, ",".join(measured))
+        _make(spark, path, columns, ",".join(measured), changes=changes)
     found = spark.read.format("delta").load(path).columns
     if missing := [column for column in columns if column.name not in found]:
         _add(spark, path, missing, columns)
@@ -65,14 +70,15 @@ def is_table(spark: SparkSession, path: str) -> bool:
     return bool(spark._jvm.io.delta.tables.DeltaTable.isDeltaTable(spark._jsparkSession, path))  # noqa: SLF001 - PySpark's API reads the folder
 
 
-def _make(spark: SparkSession, path: str, columns: tuple[Column, ...], stats: str) -> None:
+def _make(spark: SparkSession, path: str, columns: tuple[Column, ...], stats: str, *, changes: bool) -> None:
     quoted = path.replace("`", "``")
+    feed = ", 'delta.enableChangeDataFeed' = 'true'" if changes else ""
     try:
         spark.sql(
             f"CREATE TABLE IF NOT EXISTS delta.`{quoted}` ({schema.ddl_with_meaning(columns)}) USING delta "
             f"PARTITIONED BY (day) TBLPROPERTIES ('delta.dataSkippingStatsColumns' = '{stats}', "
             # Each checkpoint of the log names every file that was replaced within this time.
-            "'delta.deletedFileRetentionDuration' = 'interval 1 days')"
+            f"'delta.deletedFileRetentionDuration' = 'interval 1 days'{feed})"
         )
     except (PySparkException, Py4JJavaError) as error:
         raise Misconfigured(f"{path}: the table cannot be created: {str(error).partition(chr(10))[0]}") from error

@@ -1,7 +1,7 @@
 """One commit that removes files from a table and adds others.
 
-Spark's transaction makes it: delta-rs 1.6 can remove files too, but does not notice that a concurrent compaction has moved their
-rows to another file, so these rows would come back.
+Spark's transaction makes it: delta-rs 1.6 can remove files too, but does not notice that a concurrent compaction has moved
+their rows to another file, so these rows would come back.
 """
 
 import json

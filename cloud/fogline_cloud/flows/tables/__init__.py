@@ -7,8 +7,10 @@
 `id_keys`: finds the files that may hold an event
 `own_commits`: notices commits that another program has overwritten
 `owner`: the owner of a flow's tables
+`readers`: who has read which version of a table
 `schema`: the tables' columns, their meaning and their Arrow types
 `table_features`: features of Delta tables that the flow's writers would break
 `table_history`: the commits of a table
 `table_log`: the log of a table, to read
+`table_reader`: one reader, as a value
 """

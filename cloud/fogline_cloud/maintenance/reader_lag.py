@@ -1,0 +1,41 @@
+"""The readers of the tables, and how far each is behind."""
+
+import msgspec
+
+from fogline_cloud.flows.tables.readers import forget_reader, readers_of
+from fogline_cloud.maintenance.maintain import existing
+from fogline_cloud.maintenance.table import MaintainedTable
+from fogline_cloud.settings import FlowSettings
+
+
+class ReaderLag(msgspec.Struct, frozen=True):
+    """One reader of one table. `behind`: the number of versions after `version`. `noted_s`: seconds since 1970."""
+
+    table: str
+    reader: str
+    version: int
+    behind: int
+    noted_s: float
+
+
+def reader_lags(flow: FlowSettings) -> list[ReaderLag]:
+    """Return all readers, by table and name. Raises `Misconfigured` if a table cannot be opened."""
+    found = []
+    for name, folder in existing(flow).items():
+        table = MaintainedTable(name, folder)
+        with table.mapped():
+            newest = table.table.version()
+            found += [
+                ReaderLag(name, each.name, each.version, max(0, newest - each.version), each.at_ms / 1000)
+                for each in readers_of(folder)
+            ]
+    return found
+
+
+def forget_reader_everywhere(flow: FlowSettings, reader: str) -> int:
+    """Let maintenance keep nothing for a reader any more. Returns the number of tables that it read."""
+    forgotten = 0
+    for name, folder in existing(flow).items():
+        with MaintainedTable(name, folder).mapped():
+            forgotten += forget_reader(folder, reader)
+    return forgotten
