@@ -3,9 +3,9 @@
 import pytest
 
 from fogline_cloud.flows.tables import readers
+from fogline_cloud.flows.tables.change_reader import KEPT, ChangeReader, waiting
 from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.flows.tables.readers import forget_reader, note_reader, readers_of
-from fogline_cloud.flows.tables.table_reader import KEPT, TableReader, waiting
 
 
 @pytest.fixture
@@ -41,5 +41,5 @@ def test_a_note_that_was_cut_off_or_copied_counts_as_none(table, folder):
 
 def test_nothing_is_kept_for_a_reader_that_did_not_come_back_for_30_days():
     kept_ms = int(KEPT.total_seconds() * 1000)
-    away, late = TableReader("away", 0, 0), TableReader("late", 0, 1)
+    away, late = ChangeReader("away", 0, 0), ChangeReader("late", 0, 1)
     assert waiting([away, late], kept_ms) == [late]

@@ -6,5 +6,6 @@
 `maintain`: the steps of one maintenance run over all tables
 `plan`: the days whose files are compacted, and the files of a Delta log that nobody needs
 `raw_rows`: records of one device in table `raw`
+`reader_lag`: the readers of the tables, and how far each is behind
 `table`: the steps on one table
 """

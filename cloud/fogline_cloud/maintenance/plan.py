@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 
 import msgspec
 
-from fogline_cloud.flows.tables.table_reader import KEPT, TableReader
+from fogline_cloud.flows.tables.change_reader import KEPT, ChangeReader
 
 CLOSED_BYTES = 128 << 20
 """Size of the files of a closed day after compaction, about."""
@@ -46,7 +46,7 @@ def compactions(files: Iterable[tuple[date, int]], today: date) -> list[Compacti
     return found
 
 
-def expired_log_files(names: Iterable[str], newest: int, keep_commits: int, readers: Iterable[TableReader] = ()) -> list[str]:
+def expired_log_files(names: Iterable[str], newest: int, keep_commits: int, readers: Iterable[ChangeReader] = ()) -> list[str]:
     """Return the files of a Delta log that only versions before the last `keep_commits` need, the oldest first.
 
     `newest`: the newest version. `readers`: what comes after their versions is kept. Everything before a complete checkpoint
@@ -59,7 +59,7 @@ def expired_log_files(names: Iterable[str], newest: int, keep_commits: int, read
     return sorted(name for name in names if (match := _OF_VERSION.fullmatch(name)) and int(match[1]) < first)
 
 
-def vacuum_after(days: float, readers: Iterable[TableReader], read_at_ms: Mapping[int, int], now: datetime) -> timedelta:
+def vacuum_after(days: float, readers: Iterable[ChangeReader], read_at_ms: Mapping[int, int], now: datetime) -> timedelta:
     """Return how long ago a file must have become unneeded to be deleted: `days`, or longer for readers that are behind.
 
     `read_at_ms`: time of the commit of each version that a reader has read, since 1970. A version that the log does not

@@ -14,11 +14,11 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from fogline.errors import Misconfigured, Unreachable
+from fogline_cloud.flows.tables.change_reader import ChangeReader, waiting
 from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.flows.tables.readers import readers_of
 from fogline_cloud.flows.tables.table_features import reader_problems
 from fogline_cloud.flows.tables.table_log import state_of
-from fogline_cloud.flows.tables.table_reader import TableReader, waiting
 from fogline_cloud.maintenance.plan import Compaction, expired_log_files, vacuum_after
 
 ATTEMPTS = 8
@@ -108,7 +108,7 @@ class MaintainedTable:
         last = self.table.transaction_version(_VACUUM)
         return last is None or now.timestamp() - last * _HOUR_S >= VACUUM_EVERY.total_seconds()
 
-    def waiting_readers(self, now: datetime) -> list[TableReader]:
+    def waiting_readers(self, now: datetime) -> list[ChangeReader]:
         """Return the readers for which log and files are kept."""
         with self.mapped():
             return waiting(readers_of(self.folder), int(now.timestamp() * 1000))

@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fogline_cloud.flows.tables.table_reader import KEPT, TableReader
+from fogline_cloud.flows.tables.change_reader import KEPT, ChangeReader
 from fogline_cloud.maintenance.plan import (
     CLOSED_BYTES,
     MOST_CLOSED,
@@ -63,7 +63,7 @@ def test_every_kept_version_can_be_read(checkpoints, newest, keep_commits):
 def test_every_version_after_that_of_a_reader_can_be_read(checkpoints, newest, keep_commits, version):
     names = {f"{each:020d}.json" for each in range(newest + 1)}
     names |= {f"{each:020d}.checkpoint.parquet" for each in checkpoints if each <= newest}
-    left = names - set(expired_log_files(names, newest, keep_commits, [TableReader("r", version, 0)]))
+    left = names - set(expired_log_files(names, newest, keep_commits, [ChangeReader("r", version, 0)]))
     assert {f"{each:020d}.json" for each in range(max(version, 0), newest + 1)} <= left
 
 
@@ -75,7 +75,7 @@ def ago_ms(ago: timedelta) -> int:
 
 
 def test_files_are_kept_since_the_commit_that_the_slowest_reader_has_read():
-    readers = [TableReader("a", 5, 0), TableReader("b", 9, 0)]
+    readers = [ChangeReader("a", 5, 0), ChangeReader("b", 9, 0)]
     read_at = {5: ago_ms(timedelta(days=12)), 9: ago_ms(timedelta(days=1))}
     assert vacuum_after(7, readers, read_at, NOW) == timedelta(days=12)
     assert vacuum_after(7, readers[1:], read_at, NOW) == timedelta(days=7)
@@ -83,5 +83,5 @@ def test_files_are_kept_since_the_commit_that_the_slowest_reader_has_read():
 
 
 def test_files_are_kept_for_no_reader_longer_than_30_days():
-    assert vacuum_after(7, [TableReader("a", 5, 0)], {5: ago_ms(timedelta(days=300))}, NOW) == KEPT
-    assert vacuum_after(7, [TableReader("a", 5, 0)], {}, NOW) == KEPT, "the log does not have its version any more"
+    assert vacuum_after(7, [ChangeReader("a", 5, 0)], {5: ago_ms(timedelta(days=300))}, NOW) == KEPT
+    assert vacuum_after(7, [ChangeReader("a", 5, 0)], {}, NOW) == KEPT, "the log does not have its version any more"

@@ -12,7 +12,7 @@ from fogline.process.console.command_line import announce
 from fogline.process.console.listing import show_rows, utc
 from fogline.process.console.terminal import show
 from fogline_cloud.cli.common import add_command, add_group, device_argument
-from fogline_cloud.flows.tables.table_reader import KEPT
+from fogline_cloud.flows.tables.change_reader import KEPT
 from fogline_cloud.maintenance.forget import ForgottenDay, forget
 from fogline_cloud.maintenance.maintain import MaintenanceStep, maintain
 from fogline_cloud.maintenance.reader_lag import forget_reader_everywhere, reader_lags

@@ -10,7 +10,7 @@ KEPT = timedelta(days=30)
 """Time for which maintenance keeps log and files for a reader that does not come back."""
 
 
-class TableReader(msgspec.Struct, frozen=True):
+class ChangeReader(msgspec.Struct, frozen=True):
     """One reader. `version`: the last version of which it needs nothing any more. `at_ms`: time of the note, since 1970."""
 
     name: str
@@ -18,6 +18,6 @@ class TableReader(msgspec.Struct, frozen=True):
     at_ms: int
 
 
-def waiting(readers: Iterable[TableReader], now_ms: int) -> list[TableReader]:
+def waiting(readers: Iterable[ChangeReader], now_ms: int) -> list[ChangeReader]:
     """Return the readers for which log and files are kept: those that came back within `KEPT`."""
     return [each for each in readers if now_ms - each.at_ms < KEPT.total_seconds() * 1000]
