@@ -21,4 +21,5 @@
 `selector`: selector filters of AMQP consumers
 `settings`: the settings file
 `shard`: the thread that writes to Kafka
+`store`: the object store of tables and checkpoint
 """

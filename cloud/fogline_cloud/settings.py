@@ -16,6 +16,7 @@ from fogline.tracing.settings import TracingSettings, resolve_tracing
 from fogline_cloud.kafka.connection_settings import resolve_files
 
 Identifier = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:\-]{1,64}$")]
+SERVER_PATTERN = "^https?://[^/]+/?$"
 Scalar = str | int | float | bool
 
 
@@ -161,9 +162,9 @@ class FlowSettings(_Strict, frozen=True, kw_only=True):
     metrics: str | None = None
     """Address of `/metrics` and `/healthz` as `host:port`, for example `127.0.0.1:9466`. Only loopback. Default: none."""
     tables: str = "tables"
-    """Folder (relative to the settings file) or URL of the tables."""
+    """Folder (relative to the settings file) of the tables, or a URL `s3://bucket/folder` (docs/store.md)."""
     checkpoint: str = "checkpoint"
-    """Folder (relative to the settings file) or URL of Spark's checkpoint."""
+    """Folder (relative to the settings file) of Spark's checkpoint, or a URL `s3://bucket/folder`."""
     raw_days: Annotated[int, Meta(ge=0, le=36500)] | Literal["forever"] = 90
     """Days for which table `raw` keeps the raw records. 0: the flow writes no such table."""
     master: str | None = None
@@ -185,8 +186,6 @@ class FlowSettings(_Strict, frozen=True, kw_only=True):
     the body."""
     spark: dict[str, Scalar] = msgspec.field(default_factory=dict)
     """Further Spark settings."""
-    storage: dict[str, str] = msgspec.field(default_factory=dict)
-    """Options of delta-rs' object store, if `tables` is a URL. The ledger uses them too."""
     parsers: dict[str, str] = msgspec.field(default_factory=dict)
     """Parser by content type, instead of the default choice."""
     parser_rules: Annotated[list[ParserRuleSettings], Meta(max_length=1000)] = msgspec.field(default_factory=list)
@@ -195,6 +194,20 @@ class FlowSettings(_Strict, frozen=True, kw_only=True):
     """File with the keys of Bluetooth devices that encrypt (docs/bluetooth-data.md)."""
     shared: Annotated[list[SharedSettings], Meta(max_length=1000)] = msgspec.field(default_factory=list)
     """Devices that several gateways receive."""
+
+
+class StoreSettings(_Strict, frozen=True, kw_only=True):
+    """The object store (S3) of `flow.tables` and `flow.checkpoint`, if these are URLs (docs/store.md)."""
+
+    endpoint: Annotated[str, Meta(pattern=SERVER_PATTERN)] | None = None
+    """URL of the store, for example `https://s3.example.org:9000`. Default: Amazon S3."""
+    region: str | None = None
+    """Region of the bucket. Default: `us-east-1` with an `endpoint`, else the SDKs' own, such as AWS_REGION."""
+    key_file: str | None = None
+    """File with the keys, in AWS's form (docs/store.md). Only its owner may read it. Default: the SDKs look for keys by
+    themselves: in the environment, and with the role of the machine or the pod."""
+    path_style: bool | None = None
+    """If true, the bucket is in the path of a request, else in the host's name. Default: true with an `endpoint`."""
 
 
 class TablesSettings(_Strict, frozen=True, kw_only=True):
@@ -278,6 +291,7 @@ class CloudSettings(_Strict, frozen=True, kw_only=True):
     commands: CommandPolicySettings = msgspec.field(default_factory=CommandPolicySettings)
     devices: DeviceSettings = msgspec.field(default_factory=DeviceSettings)
     flow: FlowSettings = msgspec.field(default_factory=FlowSettings)
+    store: StoreSettings = msgspec.field(default_factory=StoreSettings)
     tables: TablesSettings = msgspec.field(default_factory=TablesSettings)
     operator: OperatorSettings = msgspec.field(default_factory=OperatorSettings)
     api: ApiSettings = msgspec.field(default_factory=ApiSettings)
@@ -292,8 +306,8 @@ def load(path: Path, *, kafka: bool = True) -> CloudSettings:
         raise Misconfigured(f'{path}: missing key "bootstrap.servers" in [kafka], for example "127.0.0.1:9092"')
     flow = msgspec.structs.replace(
         settings.flow,
-        tables=_absolute(settings.flow.tables, path),
-        checkpoint=_absolute(settings.flow.checkpoint, path),
+        tables=_place(settings.flow.tables, path, "tables"),
+        checkpoint=_place(settings.flow.checkpoint, path, "checkpoint"),
         ble_keys=_beside(settings.flow.ble_keys, path),
     )
     commands, bridge, operator = settings.commands, settings.bridge, settings.operator
@@ -301,6 +315,7 @@ def load(path: Path, *, kafka: bool = True) -> CloudSettings:
         settings,
         kafka=resolve_files(settings.kafka, path),
         flow=flow,
+        store=msgspec.structs.replace(settings.store, key_file=_secret(settings.store.key_file, path)),
         commands=msgspec.structs.replace(commands, signing_key=_secret(commands.signing_key, path)),
         devices=msgspec.structs.replace(settings.devices, types=_beside(settings.devices.types, path)),
         bridge=msgspec.structs.replace(
@@ -338,6 +353,16 @@ def _api_tls_beside(tls: ApiTlsSettings | None, path: Path) -> ApiTlsSettings | 
     if tls is None:
         return None
     return ApiTlsSettings(certificate=_absolute(tls.certificate, path), key=_absolute(tls.key, path))
+
+
+def _place(place: str, path: Path, key: str) -> str:
+    """Return an absolute folder, or a URL of S3 by the scheme that both Spark and delta-rs know."""
+    scheme, is_url, rest = place.partition("://")
+    if not is_url:
+        return _absolute(place, path)
+    if scheme not in {"s3", "s3a"} or not rest.strip("/"):
+        raise Misconfigured(f"{path}: [flow] {key} = {place}: expected a folder, or a URL such as s3://bucket/folder")
+    return f"s3a://{rest}"
 
 
 def _absolute(folder: str, beside: Path) -> str:

@@ -6,6 +6,9 @@ from pathlib import Path
 
 from fogline.errors import Misconfigured
 
+_SCRIPTS = {"s3": " s3", "amqp": " tests", "hono": " tests"}  # arguments of the script that installs jars
+_PACKAGES = {"spark": ", install the package fogline-flow", "s3": ", install the package fogline-flow-s3"}
+
 
 def find_java() -> str:
     """Return the path of Java. Raises `Misconfigured` if there is none."""
@@ -17,11 +20,15 @@ def find_java() -> str:
 
 
 def find_jars(name: str) -> list[Path]:
-    """Return the jars of `kafka`, `spark`, `amqp` or `hono`, from $FOGLINE_JARS or the checkout. Raises `Misconfigured`."""
+    """Return the jars of a list in deploy/setup, such as `spark` or `s3`. Raises `Misconfigured`.
+
+    They are in $FOGLINE_JARS, else in the checkout.
+    """
     root = Path(os.environ.get("FOGLINE_JARS") or Path(__file__).parents[2] / ".fogline" / "jars")
     jars = sorted((root / name).glob("*.jar"))
     if not jars:
-        raise Misconfigured(f"there are no jars in {root / name}: run deploy/setup/setup.sh, or set FOGLINE_JARS")
+        script = f"deploy/setup/setup.sh{_SCRIPTS.get(name, '')}"
+        raise Misconfigured(f"there are no jars in {root / name}: run {script}{_PACKAGES.get(name, '')}, or set FOGLINE_JARS")
     return jars
 
 

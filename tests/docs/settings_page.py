@@ -138,6 +138,7 @@ _BOUNDS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "min_length": "at least
 _NAMES = {str: "text", int: "integer", float: "number", bool: "`true`, `false`"}
 _PATTERNS = {
     fogline_edge.settings_types.IDENTIFIER_PATTERN: "identifier",
+    fogline_cloud.settings.SERVER_PATTERN: "URL of a server",
     fogline_edge.settings_types.BLE_ADDRESS_PATTERN: "Bluetooth address",
 }
 

@@ -20,6 +20,7 @@ from fogline_cloud.ledger.marks_file import MarksFile, MarksUse
 from fogline_cloud.ledger.readings import RANGE_BITS, ReadingSums, SequenceRange
 from fogline_cloud.ledger.table_reader import TableReader
 from fogline_cloud.settings import CloudSettings
+from fogline_cloud.store.options import storage_of
 
 _EVENTS = (
     *("tenant", "topic", "partition", "offset", "gateway", "stream", "lane"),
@@ -41,8 +42,7 @@ class MarkedTables:
     """Table `events` and table `readings` of a tenant, and the marks beside `events`."""
 
     def __init__(self, settings: CloudSettings) -> None:
-        flow = settings.flow
-        tables = tables_in(flow.tables, flow.storage)
+        tables = tables_in(settings.flow.tables, storage_of(settings))
         self.events = TableReader(tables.events, _EVENTS)
         self.readings = TableReader(tables.readings, _READINGS)
         self.summary = TablesRead()

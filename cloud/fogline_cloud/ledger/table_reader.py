@@ -19,6 +19,7 @@ from fogline_cloud.flows.tables.table_log import state_of
 from fogline_cloud.ledger.arrow_rows import TYPES, conformed
 from fogline_cloud.ledger.day_changes import Commit, commit_of
 from fogline_cloud.ledger.marks import TableMark
+from fogline_cloud.store.failure import failure_of
 
 _ROWS = 1 << 18  # rows of a table that are in memory at the same time, about
 _NO_DAY = ""  # day of the files of a table that is not partitioned by day
@@ -132,5 +133,4 @@ def _open(folder: TableFolder) -> DeltaTable | None:
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
-        line = str(error).partition("\n")[0]
-        raise Misconfigured(f"table {folder.path} cannot be read: {line} (see [flow.storage])") from None
+        raise failure_of(error, f"table {folder.path} cannot be read") from None

@@ -37,7 +37,7 @@ class ForgottenDay(msgspec.Struct, frozen=True):
 def forget(settings: CloudSettings, device: str, on_day: Callable[[ForgottenDay], None], *, dry_run: bool) -> int:
     """Forget a device. Returns the number of rows. Raises `Misconfigured`, or `Unreachable` if it should be tried again."""
     total = 0
-    for name, folder in existing(settings.flow).items():
+    for name, folder in existing(settings).items():
         table = MaintainedTable(name, folder)
         of_device = _DeviceRows(table, settings.tenant, device)
         for day in sorted({each for each, _ in table.files()}):

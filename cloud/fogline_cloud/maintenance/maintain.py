@@ -18,7 +18,8 @@ from fogline_cloud.flows.tables.files import TableFolder, tables_in
 from fogline_cloud.maintenance.key_files import delete_unneeded_key_files, files_without_keys, write_key_files
 from fogline_cloud.maintenance.plan import compactions
 from fogline_cloud.maintenance.table import MaintainedTable
-from fogline_cloud.settings import CloudSettings, FlowSettings
+from fogline_cloud.settings import CloudSettings
+from fogline_cloud.store.options import storage_of
 
 
 class MaintenanceStep(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -52,9 +53,9 @@ class MaintenanceStep(msgspec.Struct, frozen=True, omit_defaults=True):
 OnStep = Callable[[MaintenanceStep], None]
 
 
-def existing(flow: FlowSettings) -> dict[str, TableFolder]:
+def existing(settings: CloudSettings) -> dict[str, TableFolder]:
     """Return the folders of the tables to maintain, by name. `raw` is optional; the others must exist."""
-    tables = tables_in(flow.tables, flow.storage)
+    tables = tables_in(settings.flow.tables, storage_of(settings))
     has_raw = False
     with suppress(DeltaError, OSError):  # the other tables are in the same place, and report it
         has_raw = DeltaTable.is_deltatable(tables.raw.uri, tables.raw.storage)
@@ -64,7 +65,7 @@ def existing(flow: FlowSettings) -> dict[str, TableFolder]:
 def maintain(settings: CloudSettings, on_step: OnStep, now: datetime, *, dry_run: bool) -> bool:
     """Do every step that is due. A step that fails does not stop the others. Returns True if none failed."""
     done: list[bool] = []
-    for name, folder in existing(settings.flow).items():
+    for name, folder in existing(settings).items():
         run = _Run(name, on_step, dry_run=dry_run)
         try:
             table = MaintainedTable(name, folder)

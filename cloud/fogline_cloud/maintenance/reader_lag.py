@@ -5,7 +5,7 @@ import msgspec
 from fogline_cloud.flows.tables.readers import forget_reader, readers_of
 from fogline_cloud.maintenance.maintain import existing
 from fogline_cloud.maintenance.table import MaintainedTable
-from fogline_cloud.settings import FlowSettings
+from fogline_cloud.settings import CloudSettings
 
 
 class ReaderLag(msgspec.Struct, frozen=True):
@@ -18,10 +18,10 @@ class ReaderLag(msgspec.Struct, frozen=True):
     noted_s: float
 
 
-def reader_lags(flow: FlowSettings) -> list[ReaderLag]:
+def reader_lags(settings: CloudSettings) -> list[ReaderLag]:
     """Return all readers, by table and name. Raises `Misconfigured` if a table cannot be opened."""
     found = []
-    for name, folder in existing(flow).items():
+    for name, folder in existing(settings).items():
         table = MaintainedTable(name, folder)
         with table.mapped():
             newest = table.table.version()
@@ -32,10 +32,10 @@ def reader_lags(flow: FlowSettings) -> list[ReaderLag]:
     return found
 
 
-def forget_reader_everywhere(flow: FlowSettings, reader: str) -> int:
+def forget_reader_everywhere(settings: CloudSettings, reader: str) -> int:
     """Let maintenance keep nothing for a reader any more. Returns the number of tables that it read."""
     forgotten = 0
-    for name, folder in existing(flow).items():
+    for name, folder in existing(settings).items():
         with MaintainedTable(name, folder).mapped():
             forgotten += forget_reader(folder, reader)
     return forgotten

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
@@ -20,6 +19,7 @@ from fogline_cloud.flows.tables.readers import readers_of
 from fogline_cloud.flows.tables.table_features import reader_problems
 from fogline_cloud.flows.tables.table_log import state_of
 from fogline_cloud.maintenance.plan import Compaction, expired_log_files, vacuum_after
+from fogline_cloud.store.failure import failure_of, first_line
 
 ATTEMPTS = 8
 """Number of times that a step is tried while others commit."""
@@ -36,7 +36,10 @@ T = TypeVar("T")
 
 
 class MaintainedTable:
-    """One table. Raises `Misconfigured` if it cannot be opened, `Unreachable` if others committed during each attempt."""
+    """One table. Raises `Misconfigured` if it cannot be opened.
+
+    Raises `Unreachable` if the store is away, or if others committed during each attempt.
+    """
 
     def __init__(self, name: str, folder: TableFolder) -> None:
         self.name = name
@@ -48,13 +51,13 @@ class MaintainedTable:
 
     @contextmanager
     def mapped(self) -> Iterator[None]:
-        """Turn errors of delta-rs into `Misconfigured`."""
+        """Turn errors of delta-rs into `Misconfigured`, and into `Unreachable` if the store is away."""
         try:
             yield
         except TableNotFoundError:
             raise Misconfigured(f"{self.folder.path}: there is no table: start the flow first") from None
         except (DeltaError, OSError, ValueError) as error:
-            raise Misconfigured(f"{self.folder.path}: {_first_line(error)}") from None
+            raise failure_of(error, self.folder.path) from None
 
     def retried(self, step: Callable[[], T]) -> T:
         """Do a step on the newest version, again if a concurrent commit came in its way."""
@@ -64,7 +67,7 @@ class MaintainedTable:
                 try:
                     return step()
                 except CommitFailedError as error:
-                    log.info("%s: attempt %d of %d: %s", self.folder.path, attempt, ATTEMPTS, _first_line(error))
+                    log.info("%s: attempt %d of %d: %s", self.folder.path, attempt, ATTEMPTS, first_line(error))
         raise Unreachable(f"{self.folder.path}: other commits came first {ATTEMPTS} times: try again later")
 
     def files(self) -> list[tuple[date, int]]:
@@ -170,7 +173,3 @@ class MaintainedTable:
 def quoted(text: str) -> str:
     """Return a text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
-
-
-def _first_line(error: Exception) -> str:
-    return re.sub(r"\s+", " ", str(error).partition("\n")[0])

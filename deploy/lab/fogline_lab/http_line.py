@@ -7,15 +7,20 @@ import contextlib
 import enum
 import http.client
 import itertools
+import json
 import re
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from fogline_lab.supervisor import ChildProcess
 
 _LIMIT_S = 120.0
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -56,10 +61,67 @@ class _LostAnswers:
 
 
 class HttpLine:
-    """Listens on `port` and forwards to `target`, a port of loopback. A context manager, with threads of its own.
+    """Listens on `port` and forwards to `target`, a port of loopback. A context manager.
 
-    `delay_s` is added to each request. `lost`: the paths of the requests whose answers were lost, in order.
+    The proxy is a process of its own: delta-rs holds Python's lock while it waits for a store.
     """
+
+    def __init__(self, target: int, log: Path) -> None:
+        self._process = ChildProcess("the HTTP line", [sys.executable, "-m", "fogline_lab.http_line", target], log)
+        self.port = 0
+
+    @property
+    def endpoint(self) -> str:
+        """The URL of the line."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def lost(self) -> list[str]:
+        """The paths of the requests whose answers were lost, in order."""
+        return list(self._order({})["lost"])
+
+    def lose_answers(self, path: str, *, method: str = "PUT", every: int = 1, limit: int = 1 << 60) -> None:
+        """Pass requests on, but answer 500: each `every`th one whose path matches `path` (a pattern), `limit` times."""
+        self._order({"lose": {"path": path, "method": method, "every": every, "limit": limit}})
+
+    def lose_none(self) -> None:
+        """Lose no more answers."""
+        self._order({"lose": None})
+
+    def delay(self, seconds: float) -> None:
+        """Add a delay to each request from now on."""
+        self._order({"delay_s": seconds})
+
+    def treat(self, conditions: Conditions) -> None:
+        """Treat requests with `If-None-Match` in this way from now on."""
+        self._order({"conditions": conditions.name})
+
+    @contextlib.contextmanager
+    def away(self, how: Absence = Absence.RESETS) -> Iterator[None]:
+        """Be away within the block, for connections that exist too. Requests that hang are reset at its end."""
+        self._order({"absence": how.name})
+        try:
+            yield
+        finally:
+            self._order({"absence": None})
+
+    def _order(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Let the proxy obey an order. Returns its answer."""
+        self._process.tell(json.dumps(order))
+        return self._process.next_line()
+
+    def __enter__(self) -> Self:
+        self._process.start()
+        self.port = self._process.next_line()["port"]
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+class _Faults:
+    """Faults of the line now, in the proxy's process. `lost`: the paths of the requests whose answers were lost, in order."""
 
     def __init__(self, target: int) -> None:
         self.target = target
@@ -70,34 +132,20 @@ class HttpLine:
         self._absence: Absence | None = None
         self._back = threading.Event()
         self._lock = threading.Lock()
-        self._server = _Server(self)
-        self.port: int = self._server.server_address[1]
 
-    @property
-    def endpoint(self) -> str:
-        """The URL of the line."""
-        return f"http://127.0.0.1:{self.port}"
-
-    def lose_answers(self, path: str, *, method: str = "PUT", every: int = 1, limit: int = 1 << 60) -> None:
-        """Pass requests on, but answer 500: each `every`th one whose path matches `path` (a pattern), `limit` times."""
-        with self._lock:
-            self._rules.append(_LostAnswers(path, method, every, limit))
-
-    def lose_none(self) -> None:
-        """Lose no more answers."""
-        with self._lock:
-            self._rules.clear()
-
-    @contextlib.contextmanager
-    def away(self, how: Absence = Absence.RESETS) -> Iterator[None]:
-        """Be away within the block, for connections that exist too. Requests that hang are reset at its end."""
-        self._back.clear()
-        self._absence = how
-        try:
-            yield
-        finally:
-            self._absence = None
-            self._back.set()
+    def obey(self, order: dict[str, Any]) -> None:
+        """Do what `HttpLine` asks for."""
+        match order:
+            case {"lose": rule}:
+                with self._lock:
+                    self._rules = [*self._rules, _LostAnswers(**rule)] if rule else []
+            case {"absence": name}:
+                self._absence = None if name is None else Absence[name]
+                (self._back.set if name is None else self._back.clear)()
+            case {"delay_s": seconds}:
+                self.delay_s = seconds
+            case {"conditions": name}:
+                self.conditions = Conditions[name]
 
     def absence(self) -> Absence | None:
         """Return how the store is away now. Waits until it is back if requests hang."""
@@ -113,23 +161,14 @@ class HttpLine:
                 self.lost.append(path)
             return found
 
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, name="http-line", daemon=True).start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._back.set()
-        self._server.shutdown()
-        self._server.server_close()
-
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128
 
-    def __init__(self, line: HttpLine) -> None:
-        self.line = line
+    def __init__(self, faults: _Faults) -> None:
+        self.faults = faults
         super().__init__(("127.0.0.1", 0), _Connection)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -145,7 +184,7 @@ class _Connection(BaseHTTPRequestHandler):
     def setup(self) -> None:
         super().setup()
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._far = http.client.HTTPConnection("127.0.0.1", self.server.line.target, timeout=_LIMIT_S)
+        self._far = http.client.HTTPConnection("127.0.0.1", self.server.faults.target, timeout=_LIMIT_S)
 
     def finish(self) -> None:
         self._far.close()
@@ -153,24 +192,24 @@ class _Connection(BaseHTTPRequestHandler):
             super().finish()
 
     def handle_expect_100(self) -> bool:
-        if self.server.line.absence() is not None:
+        if self.server.faults.absence() is not None:
             self._reset()
             return False
         return super().handle_expect_100()
 
     def _pass_on(self) -> None:
-        line = self.server.line
+        faults = self.server.faults
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
-        if line.absence() is not None:
+        if faults.absence() is not None:
             self._reset()
             return
-        time.sleep(line.delay_s)
+        time.sleep(faults.delay_s)
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
         if "if-none-match" in self.headers and self.command == "PUT":
-            if line.conditions is Conditions.REFUSED:
+            if faults.conditions is Conditions.REFUSED:
                 self._answer(501, {}, b"<Error><Code>NotImplemented</Code></Error>")
                 return
-            if line.conditions is Conditions.IGNORED:
+            if faults.conditions is Conditions.IGNORED:
                 removed = {*_SIGNATURE, "if-none-match"}
                 headers = {name: value for name, value in headers.items() if name.lower() not in removed}
         try:
@@ -180,9 +219,9 @@ class _Connection(BaseHTTPRequestHandler):
         except (OSError, http.client.HTTPException):  # the store is away
             self._reset()
             return
-        if line.absence() is not None:
+        if faults.absence() is not None:
             self._reset()
-        elif line.loses(self.command, self.path):
+        elif faults.loses(self.command, self.path):
             self._answer(500, {}, b"<Error><Code>InternalError</Code><Message>the answer is lost</Message></Error>")
         else:
             self._answer(response.status, more, found)
@@ -211,3 +250,20 @@ class _Connection(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of http.server
         """Write no log."""
+
+
+def main() -> int:
+    """Run the proxy: one JSON line with its port, then an answer to each line of stdin, until stdin ends."""
+    server = _Server(_Faults(int(sys.argv[1])))
+    threading.Thread(target=server.serve_forever, name="http-line", daemon=True).start()
+    sys.stdout.write(json.dumps({"port": server.server_address[1]}) + "\n")
+    sys.stdout.flush()
+    for order in sys.stdin:
+        server.faults.obey(json.loads(order))
+        sys.stdout.write(json.dumps({"lost": server.faults.lost}) + "\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -38,12 +38,13 @@ def find_weed() -> str:
 class ObjectStore:
     """One S3 server. A context manager; `kill` and `start` again keep its data, its ports and its user.
 
-    `data`: its folder. `unsigned`: it also takes requests without credentials.
+    `data`: its folder. `key_file`: the user's keys, in AWS's form. `unsigned`: it also takes requests without credentials.
     """
 
     def __init__(self, data: Path, *, unsigned: bool = False) -> None:
         self.data = data.absolute()
         self.key_id = "fog"
+        self.key_file = self.data / "keys"
         self.secret = secrets.token_hex(16)
         self._unsigned = unsigned
         self._grpc_ports = [str(free_port()) for _ in _SERVERS]
@@ -64,6 +65,7 @@ class ObjectStore:
         """Start, and return when the bucket takes objects. Raises `Misconfigured`."""
         (self.data / "files").mkdir(parents=True, exist_ok=True)
         (self.data / "s3.json").write_text(json.dumps({"identities": self._identities()}))
+        self.write_key_file(self.key_file)
         self.process.start()
         filer = f"http://127.0.0.1:{self._ports['filer']}"
         self._ask("PUT", f"{filer}/buckets/{BUCKET}/.ready", b"ready")  # not before a volume is there
@@ -79,7 +81,7 @@ class ObjectStore:
                 each.unlink(missing_ok=True)
 
     def write_key_file(self, path: Path, *, secret: str | None = None) -> Path:
-        """Write the user's credentials as a file in AWS's form, which only its owner may read. Returns its path."""
+        """Write a file with the user's keys, or with a wrong secret. Returns its path."""
         path.touch(mode=0o600)
         path.write_text(f"[default]\naws_access_key_id = {self.key_id}\naws_secret_access_key = {secret or self.secret}\n")
         return path

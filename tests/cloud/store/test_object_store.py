@@ -15,8 +15,8 @@ IMPATIENT = {"max_retries": 0, "retry_timeout": timedelta(seconds=5)}
 
 
 @pytest.fixture
-def line(object_store):
-    with HttpLine(object_store.port) as made:
+def line(object_store, folder):
+    with HttpLine(object_store.port, folder / "line.log") as made:
         yield made
 
 
@@ -83,11 +83,11 @@ def test_a_store_that_is_away_stores_nothing_until_it_is_back(object_store, line
 
 
 def test_a_store_without_put_if_absent_overwrites(folder):
-    with ObjectStore(folder / "store", unsigned=True) as store, HttpLine(store.port) as line:
-        line.conditions = Conditions.IGNORED
+    with ObjectStore(folder / "store", unsigned=True) as store, HttpLine(store.port, folder / "line.log") as line:
+        line.treat(Conditions.IGNORED)
         for content in (b"1", b"2"):
             obstore.put(client(store, line.endpoint), "overwritten", content, mode="create")
-        line.conditions = Conditions.REFUSED
+        line.treat(Conditions.REFUSED)
         with pytest.raises(BaseError, match="501"):
             obstore.put(client(store, line.endpoint), "overwritten", b"3", mode="create")
         assert read(store, "overwritten") == b"2"

@@ -16,6 +16,7 @@ from fogline_cloud.cli.common import add_command, add_group, device_argument
 from fogline_cloud.cli.tables.flow_replay import replay
 from fogline_cloud.cli.times import moment
 from fogline_cloud.settings import CloudSettings, load
+from fogline_cloud.store.options import storage_of
 
 if TYPE_CHECKING:
     from fogline_cloud.flows.tables.dead_letters import DeadLetters
@@ -122,7 +123,7 @@ def _letters(arguments: argparse.Namespace, settings: CloudSettings) -> "DeadLet
     from fogline_cloud.flows.tables.files import tables_in  # noqa: PLC0415 - a bridge needs no Arrow
 
     return DeadLetters(
-        tables_in(settings.flow.tables, settings.flow.storage).events,
+        tables_in(settings.flow.tables, storage_of(settings)).events,
         settings.flow.name,
         _outcomes(arguments),
         since=_since(arguments),

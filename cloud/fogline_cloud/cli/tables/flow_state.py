@@ -88,7 +88,7 @@ def _status(arguments: argparse.Namespace) -> int:
     states = _states(settings)
     problems = [problem for state in states for problem in state.problems(now_s)]
     queries = [_facts(state, now_s) for state in states]
-    readers = reader_lags(settings.flow) if states else []
+    readers = reader_lags(settings) if states else []
     if arguments.json:
         behind = [msgspec.structs.asdict(each) for each in readers]
         show(json.dumps({"flow": settings.flow.name, "queries": queries, "readers": behind, "problems": problems}))

@@ -58,10 +58,10 @@ def run_maintain(arguments: argparse.Namespace) -> int:
 
 def run_readers(arguments: argparse.Namespace) -> int:
     """Print the readers, or forget one."""
-    flow = load(arguments.config, kafka=False).flow
-    if arguments.forget is not None and not forget_reader_everywhere(flow, arguments.forget):
+    settings = load(arguments.config, kafka=False)
+    if arguments.forget is not None and not forget_reader_everywhere(settings, arguments.forget):
         raise Misconfigured(f"there is no reader {arguments.forget}: `fogline table readers` lists them")
-    lags = reader_lags(flow)
+    lags = reader_lags(settings)
     if arguments.json:
         show(json.dumps([{**msgspec.structs.asdict(each), "noted_s": round(each.noted_s, 3)} for each in lags]))
         return 0
@@ -79,7 +79,7 @@ def run_forget(arguments: argparse.Namespace) -> int:
             show(f"{day.table} {day.day}: {day.rows} rows")
 
     rows = forget(settings, arguments.device, on_day, dry_run=arguments.dry_run)
-    waiting = KEPT / timedelta(days=1) if any(each.behind for each in reader_lags(settings.flow)) else 0
+    waiting = KEPT / timedelta(days=1) if any(each.behind for each in reader_lags(settings)) else 0
     gone = datetime.now(UTC) + timedelta(days=max(settings.tables.vacuum_days, waiting) + 1)
     if arguments.json:
         show(json.dumps({"rows": rows, "files_gone_by": utc(gone)}))

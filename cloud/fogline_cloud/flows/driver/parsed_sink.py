@@ -18,6 +18,7 @@ from fogline_cloud.flows.tables.id_keys import IdIndex
 from fogline_cloud.flows.tables.owner import Owner
 from fogline_cloud.flows.worker.tasks import WorkerTask
 from fogline_cloud.settings import CloudSettings
+from fogline_cloud.store.options import storage_of
 
 FIRST_EVENTS = 2000
 """Largest number of records in the first micro-batch of a started flow."""
@@ -44,7 +45,7 @@ class ParsedSink:
         self._settings = settings
         self._on_progress = on_progress
         self._export = export
-        self._tables = tables_in(settings.flow.tables, settings.flow.storage)
+        self._tables = tables_in(settings.flow.tables, storage_of(settings))
 
     def batch_sizes(self) -> list[int]:
         """Return the largest number of records in a micro-batch, growing."""

@@ -30,6 +30,7 @@ from fogline_cloud.flows.tables.delta_log import DeltaLog
 from fogline_cloud.flows.tables.owner import Owner
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import CloudSettings
+from fogline_cloud.store.options import storage_of
 
 log = logging.getLogger(__name__)
 
@@ -194,7 +195,7 @@ class Query:
             require_no_gap(known, bounds)
             return known
         with suppress(CheckpointUnreadable):  # delta-rs knows fewer kinds of folders than Spark, which finds the gap later
-            files = CheckpointFiles(self._sink.checkpoint, settings.flow.storage)
+            files = CheckpointFiles(self._sink.checkpoint, storage_of(settings))
             require_no_gap(of_checkpoint(files, takeover.checkpoint, takeover.decided), bounds)
         return {}
 

@@ -21,6 +21,7 @@ from fogline_cloud.flows.tables.schema import MEASURED
 from fogline_cloud.flows.worker.raw_rows import RawTask, stage_raw
 from fogline_cloud.flows.worker.tasks import REPLY
 from fogline_cloud.settings import CloudSettings
+from fogline_cloud.store.options import storage_of
 
 DELAY_S = 60
 """Largest time that records wait for a full micro-batch: nobody waits for them, and small files cost later."""
@@ -43,7 +44,7 @@ class RawSink:
         self._spark = spark
         self._settings = settings
         self._on_progress = on_progress
-        self._folder = tables_in(settings.flow.tables, settings.flow.storage).raw
+        self._folder = tables_in(settings.flow.tables, storage_of(settings)).raw
 
     def batch_sizes(self) -> list[int]:
         """Return the one size that all micro-batches have."""

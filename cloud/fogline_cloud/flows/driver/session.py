@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from fogline.errors import Misconfigured
 from fogline.installed import find_jars, find_java
 from fogline_cloud.settings import CloudSettings, FlowSettings, Scalar
+from fogline_cloud.store.options import LOG_STORE, hadoop_secrets, keys_of, spark_options, uses_store
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _LOCAL = re.compile(r"local(?:\[(\*|[0-9]+)(?:,[0-9]+)?\])?")
@@ -39,6 +40,8 @@ _ALWAYS: dict[str, Scalar] = {
     "spark.databricks.delta.optimize.maxFileSize": 128 << 20,
     "spark.databricks.delta.optimize.minFileSize": 64 << 20,
 }
+_LOG_STORES: dict[str, Scalar] = {f"spark.delta.logStore.{scheme}.impl": LOG_STORE for scheme in ("s3a", "s3")}
+"""Delta's own one for S3 overwrites a commit that another program makes at the same time."""
 _CLASS_PATH = "spark.driver.extraClassPath"
 _QUICK_JAVA = (
     "-XX:+UseParallelGC -XX:+UnlockDiagnosticVMOptions -XX:-C1UpdateMethodData -XX:Tier4InvocationThreshold=150000"
@@ -112,9 +115,12 @@ def configuration(settings: CloudSettings) -> dict[str, str]:
     """Return every Spark setting of the flow; `[flow.spark]` overrides, or adds jars. Raises `Misconfigured` without ours."""
     flow = settings.flow
     local = is_local(spark_master(flow) or "")
-    jars = [str(each) for each in find_jars("spark")]
+    stored = uses_store(settings)
+    jars = [str(each) for name in (("spark", "s3") if stored else ("spark",)) for each in find_jars(name)]
     chosen: dict[str, Scalar] = {
         **_ALWAYS,
+        **_LOG_STORES,
+        **(spark_options(settings.store) if stored else {}),
         "spark.app.name": f"fogline-{flow.name}",
         **({} if local else {"spark.jars": ",".join(jars)}),
         "spark.driver.extraJavaOptions": java_options(settings) + (_archive_options() if local else ""),
@@ -135,6 +141,7 @@ def start_session(settings: CloudSettings) -> SparkSession:
         os.environ["PYSPARK_PYTHON"] = sys.executable
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    secrets = hadoop_secrets(keys_of(settings)) if uses_store(settings) else {}
     log_file(settings).parent.mkdir(parents=True, exist_ok=True)
     builder = SparkSession.builder
     for key, value in (({} if master is None else {"spark.master": master}) | configuration(settings)).items():
@@ -145,6 +152,8 @@ def start_session(settings: CloudSettings) -> SparkSession:
         except (PySparkException, OSError) as error:
             first = str(error).strip().partition("\n")[0]
             raise Misconfigured(f"Spark does not start with {java}: {first} (see {log_file(settings)})") from error
+    for key, value in secrets.items():  # not in the configuration, which is on Java's command line
+        spark.sparkContext._jsc.hadoopConfiguration().set(key, value)  # noqa: SLF001 - PySpark has no API for Hadoop's options
     spark.sparkContext.setLogLevel("WARN")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # Spark's own log has the same errors
     return spark

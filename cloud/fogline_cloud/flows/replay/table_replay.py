@@ -52,6 +52,7 @@ from fogline_cloud.flows.worker.parse import Plan, parse
 from fogline_cloud.flows.worker.publish import publish
 from fogline_cloud.flows.worker.tasks import REPLY
 from fogline_cloud.settings import CloudSettings, Scalar
+from fogline_cloud.store.options import storage_of
 
 TRIES = 4
 """Number of tries of a commit, in all, while other commits remove the same files."""
@@ -85,7 +86,7 @@ class TableReplay:
         on_step: Callable[[str], None],
         parallel: int | None = None,
     ) -> None:
-        tables = tables_in(settings.flow.tables, settings.flow.storage)
+        tables = tables_in(settings.flow.tables, storage_of(settings))
         for folder in (tables.events, tables.readings):
             if not is_table(spark, folder.path):
                 raise Misconfigured(f"[flow] tables: there is no table in {folder.path}: has `fogline flow run` run?")

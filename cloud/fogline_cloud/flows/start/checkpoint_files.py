@@ -6,10 +6,11 @@ import msgspec
 import pyarrow.fs as pafs
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from fogline.errors import Misconfigured
+from fogline.errors import FoglineError, Misconfigured, Unreachable
 from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.kafka.clients import Partition
 from fogline_cloud.settings import FlowSettings
+from fogline_cloud.store.failure import failure_of
 
 _INITIAL = "sources/0/0"  # the offsets at which the first batch begins
 
@@ -36,7 +37,10 @@ class CheckpointUnreadable(Misconfigured):
 
 
 class CheckpointFiles:
-    """The checkpoint in a folder, a path or a URL that delta-rs can read. Raises `CheckpointUnreadable` if it cannot."""
+    """The checkpoint in a folder, a path or a URL that delta-rs can read.
+
+    Raises `CheckpointUnreadable` if it cannot, `Unreachable` if the store is away.
+    """
 
     def __init__(self, folder: str, storage: dict[str, str]) -> None:
         self._folder = folder
@@ -86,6 +90,6 @@ class CheckpointFiles:
         except (DeltaError, OSError) as error:
             raise self._unreadable(error) from None
 
-    def _unreadable(self, error: Exception) -> CheckpointUnreadable:
-        line = str(error).partition("\n")[0]
-        return CheckpointUnreadable(f"[flow] checkpoint = {self._folder}: it cannot be read: {line}")
+    def _unreadable(self, error: Exception) -> FoglineError:
+        found = failure_of(error, f"[flow] checkpoint = {self._folder}: it cannot be read")
+        return found if isinstance(found, Unreachable) else CheckpointUnreadable(str(found))

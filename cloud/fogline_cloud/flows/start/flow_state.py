@@ -21,6 +21,7 @@ from fogline_cloud.flows.tables.table_history import last_commit_s
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import CloudSettings
+from fogline_cloud.store.options import storage_of
 
 STALLED_S = 300.0
 """Time without a commit after which a flow with unread records counts as stopped."""
@@ -79,7 +80,7 @@ def read_states(settings: CloudSettings) -> list[FlowState]:
 
     Raises `Misconfigured` or `Unreachable`.
     """
-    flow, tables = settings.flow, tables_in(settings.flow.tables, settings.flow.storage)
+    flow, tables = settings.flow, tables_in(settings.flow.tables, storage_of(settings))
     names = topics.of_lanes(flow.lanes, settings.tenant)
     bounds = KafkaClients(settings.kafka).bounds(raw_partitions(names, partitions(settings)), committed=True)
     queries = [({"events": tables.events, "readings": tables.readings}, flow.checkpoint)]
@@ -93,7 +94,7 @@ def read_states(settings: CloudSettings) -> list[FlowState]:
 
 
 def _state(settings: CloudSettings, logs: list[DeltaLog], checkpoint: str, bounds: Bounds) -> FlowState:
-    files = CheckpointFiles(checkpoint, settings.flow.storage)
+    files = CheckpointFiles(checkpoint, storage_of(settings))
     ids = read_topic_ids(settings).ids
     takeover = Takeover(settings.tenant, settings.flow, checkpoint, logs, files.state() or _NEW, ids)
     if takeover.is_replaced:

@@ -12,9 +12,9 @@ import pyarrow.dataset as pads
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from fogline.errors import Misconfigured
 from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.flows.tables.schema import EventOutcome
+from fogline_cloud.store.failure import failure_of
 
 NOT_PARSED = frozenset({EventOutcome.DEAD, EventOutcome.SLOW})
 _SHOWN = (
@@ -53,8 +53,7 @@ class DeadLetters:
         try:
             self._rows = DeltaTable(folder.uri, storage_options=folder.storage).to_pyarrow_dataset()
         except (DeltaError, OSError) as error:
-            line = str(error).partition("\n")[0]
-            raise Misconfigured(f"table {folder.path} cannot be read: {line} (see [flow.storage])") from None
+            raise failure_of(error, f"table {folder.path} cannot be read") from None
         every = [pc.field("flow") == flow, pc.field("outcome").isin(sorted(outcomes))]
         if since is not None:
             every += [pc.field("ingested") >= since, pc.field("day") >= since.date()]

@@ -17,6 +17,7 @@ from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.flows.tables.owner import Owner
 from fogline_cloud.flows.tables.table_features import TableState, problems
 from fogline_cloud.flows.tables.table_history import has_restore, since_commit_of
+from fogline_cloud.store.failure import failure_of
 
 
 def state_of(table: DeltaTable, path: str) -> TableState:
@@ -42,10 +43,7 @@ class TableLog:
         try:
             self._table = DeltaTable(folder.uri, storage_options=folder.storage)
         except (DeltaError, OSError) as error:
-            line = str(error).partition("\n")[0]
-            raise Misconfigured(
-                f"[flow] tables: {folder.path} cannot be opened by delta-rs: {line} (see [flow.storage])"
-            ) from None
+            raise failure_of(error, f"[flow] tables: {folder.path} cannot be opened by delta-rs") from None
         self._system = folder.file_system()
         self.require_usable()
 
