@@ -21,7 +21,7 @@ from fogline_cloud.flows.driver.session import spark_session
 from fogline_cloud.flows.driver.source import raw_stream, starting_offsets
 from fogline_cloud.flows.job import preflight
 from fogline_cloud.flows.parsers import installed, parser_name
-from fogline_cloud.kafka import topics
+from fogline_cloud.flows.start.topic_ids import read_topic_ids
 from fogline_cloud.kafka.records import event_of
 from fogline_cloud.settings import load
 
@@ -84,7 +84,7 @@ def main() -> None:
     """Over what is there, then end."""
     settings, folder = load(Path(sys.argv[1])), sys.argv[2]
     settings.flow.spark["spark.driver.defaultJavaOptions"] = ""
-    counts = preflight(settings)
+    preflight(settings)
 
     def land(raw: DataFrame, number: int) -> None:
         parsed = raw.coalesce(spark.sparkContext.defaultParallelism).mapInArrow(
@@ -95,7 +95,7 @@ def main() -> None:
         print(json.dumps({"batch": number, "events": settings.flow.max_events_per_batch}), flush=True)
 
     with spark_session(settings) as spark:
-        starting = starting_offsets(topics.raw_topics(settings.tenant), counts, {})
+        starting = starting_offsets(read_topic_ids(settings).partitions, {})
         stream = raw_stream(spark, settings, starting, settings.flow.max_events_per_batch)
         query = stream.writeStream.option("checkpointLocation", f"{folder}/checkpoint").foreachBatch(land)
         query.trigger(availableNow=True).start().awaitTermination()

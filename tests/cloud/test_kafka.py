@@ -61,4 +61,4 @@ def test_topic_ids_are_unreachable_without_a_broker():
         free.bind(("127.0.0.1", 0))
         clients = KafkaClients({"bootstrap.servers": f"127.0.0.1:{free.getsockname()[1]}"})
         with pytest.raises(Unreachable, match="topics"):
-            clients.topic_ids(["hono.telemetry.acme"], 0.2)
+            clients.describe(["hono.telemetry.acme"], 0.2)

@@ -34,11 +34,10 @@ class Flow:
         self.settings = settings
         self.tables = Path(settings.flow.tables)
         self.checkpoint = Path(settings.flow.checkpoint)
-        self._counts: dict[str, int] = {}
 
     def check(self) -> None:
         """Do the checks before the first start."""
-        self._counts = job.preflight(self.settings)
+        job.preflight(self.settings)
 
     def make_topics(self) -> None:
         """Create the topics as `fogline topics create` does."""
@@ -97,7 +96,6 @@ class Flow:
         job.run_flow(
             self.spark,
             self.settings,
-            self._counts,
             on_ready=on_ready,
             parsing=job.QueryCallbacks(on_progress=done, on_offsets=watched.on_offsets),
             raw=job.QueryCallbacks(on_progress=raw_done, on_offsets=watched.on_raw_offsets),

@@ -22,7 +22,7 @@ from fogline_cloud.flows import job
 from fogline_cloud.flows.driver import commit, query, raw_sink
 from fogline_cloud.flows.tables import delta_log, schema
 from fogline_cloud.kafka import records, topics
-from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients, ids_of
 
 LIMIT_S = 120.0
 
@@ -81,7 +81,7 @@ def test_table_raw_holds_each_committed_record_byte_for_byte(raw_flow: Flow, mak
     landed = records.record_of(event)
     assert (alarm["topic"], alarm["value"]) == (topics.event(tenant), landed.value)
     assert alarm["headers"] == [{"key": key, "value": value} for key, value in landed.headers]
-    ids = KafkaClients(raw_flow.settings.kafka).topic_ids(topics.raw_topics(tenant))
+    ids = ids_of(KafkaClients(raw_flow.settings.kafka).describe(topics.raw_topics(tenant)))
     assert {(row["topic"], row["topic_id"], row["tenant"], row["flow"]) for row in rows} == {
         (name, ids[name], tenant, "main") for name in (topics.event(tenant), topics.telemetry(tenant))
     }

@@ -19,8 +19,8 @@ from fogline.commands.command import CommandState
 from fogline_cloud.cli.main import main
 from fogline_cloud.commands.client.operator import Ask, Operator
 from fogline_cloud.flows.driver.source import raw_stream, starting_offsets
+from fogline_cloud.flows.start.topic_ids import read_topic_ids
 from fogline_cloud.kafka import topics
-from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.connection_settings import read_secrets
 from fogline_cloud.settings import CloudSettings, load
 from fogline_lab.amqp import within
@@ -152,8 +152,7 @@ def test_only_the_bridge_may_write_a_raw_topic(users: Users, user: str) -> None:
 @pytest.mark.parametrize("way", ["password", "token", "client_certificate"])
 def test_spark_reads_over_each_way_to_log_in_and_shows_no_secret(users: Users, spark: SparkSession, way: str) -> None:
     settings = users.settings("flow", getattr(users.kafka, way))
-    counts = KafkaClients(settings.kafka).topics()
-    stream = raw_stream(spark, settings, starting_offsets(topics.raw_topics(TENANT), counts, {}), 10)
+    stream = raw_stream(spark, settings, starting_offsets(read_topic_ids(settings).partitions, {}), 10)
     spark.sparkContext.setLogLevel("DEBUG")
     try:
         query = stream.writeStream.format("noop").trigger(availableNow=True).start()

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from flows.tenant_flow import Flow
 from fogline.errors import Unreachable
@@ -26,11 +26,23 @@ def create_again(flow: Flow) -> None:
     name = topics.telemetry(flow.settings.tenant)
     clients = KafkaClients(flow.settings.kafka)
     admin = AdminClient(dict(flow.settings.kafka))
-    former = clients.topic_ids([name])
+    former = clients.describe([name])[name].id
     admin.delete_topics([name], operation_timeout=60)[name].result(60)
     for _ in range(300):  # each try waits for Kafka's answer
         create_topics(clients, flow.settings, 1)
         with suppress(Unreachable):
-            if clients.topic_ids([name]) != former:
+            if clients.describe([name])[name].id != former:
                 return
     pytest.fail(f"{name} is not created again")
+
+
+def add_partition(flow: Flow, topic: str) -> int:
+    """Give a topic one more partition, as an operator of Kafka does. Returns its number."""
+    clients = KafkaClients(flow.settings.kafka)
+    number = clients.topics()[topic]
+    admin = AdminClient(dict(flow.settings.kafka))
+    admin.create_partitions([NewPartitions(topic, number + 1)])[topic].result(60)
+    for _ in range(300):  # each try waits for Kafka's answer
+        if clients.topics()[topic] > number:
+            return number
+    pytest.fail(f"{topic} has no partition {number}")

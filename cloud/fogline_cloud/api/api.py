@@ -94,6 +94,8 @@ class Api:
         topics.require([topics.commands(tenant), topics.devices(tenant), topics.canonical(tenant)], existing)
         if (found := existing[topics.commands(tenant)]) != settings.shards:
             raise Misconfigured(f"shards = {settings.shards}, but topic {topics.commands(tenant)} has {found} partitions")
+        readings = topics.canonical(tenant)
+        self.context.tail.read_too([(readings, number) for number in range(settings.shards, existing[readings])])
         bound = await self._server.start(*split_endpoint(settings.api.listen, "api.listen"))
         if settings.api.metrics is not None:
             self._metrics = MetricsServer(settings.api.metrics, "api.metrics", self._read, lambda: self.context.tail.behind)

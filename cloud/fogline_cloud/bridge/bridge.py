@@ -256,7 +256,7 @@ class Bridge:
 
     def _gain(self, shard_number: int) -> None:
         self._lose(shard_number)
-        if self._closing or self._ids is None:
+        if self._closing or self._ids is None or shard_number >= self._settings.shards:  # a partition that was added later
             return
         shard = self.shards.owned[shard_number] = Shard(
             shard_number,

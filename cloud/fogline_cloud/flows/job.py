@@ -27,7 +27,7 @@ from fogline_cloud.flows.driver.raw_sink import RawProgress, RawSink
 from fogline_cloud.flows.driver.session import RAW_POOL, log_file, parsing_slots
 from fogline_cloud.flows.driver.spark_kafka_options import spark_options
 from fogline_cloud.flows.replay.slow_lane import SLOW_LANE, SlowLane
-from fogline_cloud.flows.start.positions import partitions
+from fogline_cloud.flows.start.positions import require_topics
 from fogline_cloud.kafka import topics
 from fogline_cloud.settings import CloudSettings, FlowSettings
 
@@ -39,8 +39,8 @@ CATCH_UP_S = 30.0
 _SETTLE_S = 5.0  # for which the query that parses has it after the backlog too, because its JVM is still cold
 
 
-def preflight(settings: CloudSettings) -> dict[str, int]:
-    """Check parsers, folders and Kafka before Spark starts. Returns the partition count of every topic."""
+def preflight(settings: CloudSettings) -> None:
+    """Check parsers, folders and Kafka before Spark starts. Raises `Misconfigured`."""
     topics.of_lanes(settings.flow.lanes, settings.tenant)
     plan_of(settings)
     if "%" in settings.flow.tables:
@@ -49,7 +49,7 @@ def preflight(settings: CloudSettings) -> dict[str, int]:
         if "://" not in folder:
             _require_writable(Path(folder), f"[flow] {key}")
     spark_options(settings.kafka)
-    return partitions(settings)
+    require_topics(settings)
 
 
 def _require_writable(folder: Path, key: str) -> None:
@@ -80,7 +80,6 @@ class QueryCallbacks(Generic[P]):
 def run_flow(
     spark: SparkSession,
     settings: CloudSettings,
-    counts: dict[str, int],
     *,
     on_ready: Callable[[], None],
     parsing: QueryCallbacks[Progress],
@@ -96,10 +95,10 @@ def run_flow(
     `CATCH_UP_S`) and the slow lane (if `[flow] slow_limit_ms` is not 0, and not with `once`). A query waits for Kafka by
     itself. If one fails for another reason, `stop` is set, and the error is raised when the other has ended.
 
-    `counts`: from `preflight`. `accept_new_topics`: read raw topics that were created again, if the checkpoint is new.
+    `accept_new_topics`: read raw topics that were created again, if the checkpoint is new.
     Raises `Misconfigured`; Spark's own messages are in `log_file(settings)`.
     """
-    loop = _QueryLoop(spark, settings, counts, stop, once=once, accept_new_topics=accept_new_topics)
+    loop = _QueryLoop(spark, settings, stop, once=once, accept_new_topics=accept_new_topics)
     with ThreadPoolExecutor(3, thread_name_prefix="flow") as pool, _stopping_after_failure(stop):
         beside = _Beside(loop, raw, pool)
 
@@ -157,7 +156,6 @@ class _QueryLoop:
 
     spark: SparkSession
     settings: CloudSettings
-    counts: dict[str, int]
     stop: threading.Event
     once: bool
     accept_new_topics: bool
@@ -181,7 +179,6 @@ class _QueryLoop:
             query = Query(
                 self.spark,
                 self.settings,
-                self.counts,
                 new_sink(self.spark, self.settings, progressed),
                 callbacks.on_offsets,
                 epoch=epoch,

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+import msgspec
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition, Uuid
 from confluent_kafka.admin import AdminClient
 
@@ -59,6 +60,14 @@ _REASONS = {
 _DECORATION = re.compile(r"^\w+://\S+: |:? \(after \d+ms in state .*$|, verify that .*$|error:[0-9A-F]+:[^:]*:[^:]*:")
 
 Partition = tuple[str, int]
+
+
+class TopicFacts(msgspec.Struct, frozen=True):
+    """A topic as Kafka knows it. `id`: a new one once it is created again; empty from Kafka before 2.8."""
+
+    id: str
+    partitions: int
+
 
 _log = logging.getLogger("fogline.kafka")
 _log.addFilter(LogThrottle())
@@ -190,13 +199,17 @@ class KafkaClients:
                 raise Misconfigured(f"Kafka at {self._bootstrap}: {refusal} in [kafka]")
         raise Misconfigured(f"Kafka does not answer at {self._bootstrap}: {why}; {_SETTINGS}")
 
-    def topic_ids(self, names: Collection[str], limit_s: float = 10.0) -> dict[str, str]:
-        """Return the id of each topic, a new one once it is created again; none from Kafka before 2.8. Raises `Unreachable`."""
+    def describe(self, names: Collection[str], limit_s: float = 10.0) -> dict[str, TopicFacts]:
+        """Return id and partitions of each topic, as they are now. Raises `Unreachable`."""
         with mapped("reading the ids of topics"):
             admin = self.admin()
             futures = admin.describe_topics(TopicCollection(list(names)), request_timeout=limit_s)
-            found = {name: str(future.result(limit_s).topic_id) for name, future in futures.items()}
-        return {name: each for name, each in found.items() if each != str(Uuid(0, 0))}
+            found = {name: future.result(limit_s) for name, future in futures.items()}
+        unknown = str(Uuid(0, 0))
+        ids = {name: str(each.topic_id) for name, each in found.items()}
+        return {
+            name: TopicFacts("" if ids[name] == unknown else ids[name], len(each.partitions)) for name, each in found.items()
+        }
 
     def _refusal(self, failures: Iterable[KafkaError]) -> str:
         """Return why a broker or this client refuses the connection, and the settings to check; an empty text if none does."""
@@ -220,6 +233,11 @@ class KafkaClients:
             return kind({**self._base, **settings}, logger=_log)
         except (KafkaException, TypeError, ValueError) as error:
             raise Misconfigured(f"[kafka]: {readable(error)}") from None
+
+
+def ids_of(found: Mapping[str, TopicFacts]) -> dict[str, str]:
+    """Return the id of each topic that has one."""
+    return {name: each.id for name, each in found.items() if each.id}
 
 
 @contextlib.contextmanager

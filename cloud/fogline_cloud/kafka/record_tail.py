@@ -1,7 +1,7 @@
 """Reads committed records of topics as they come, on a thread of its own."""
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, TopicPartition
 
@@ -40,6 +40,11 @@ class RecordTail(ConsumerThread):
         self._waiting: deque[tuple[Mapping[Partition, int], Callable[[], None]]] = deque()
         self._on_records = on_records
         self._on_loaded = on_loaded
+
+    def read_too(self, partitions: Iterable[Partition]) -> None:
+        """Read these partitions too, from their end on. Must be called before the start."""
+        self._first |= dict.fromkeys(partitions, OFFSET_END)
+        self._position = dict(self._first)
 
     def when_read(self, ends: Mapping[Partition, int], call: Callable[[], None]) -> None:
         """Call `call` on this thread once `on_records` has had every record before these offsets. Thread-safe."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fogline_cloud.flows.tables.files import TableFolder
-from fogline_cloud.kafka.clients import KafkaClients, Partition
+from fogline_cloud.kafka.clients import KafkaClients, Partition, ids_of
 from fogline_cloud.kafka.committed_records import CommittedRecord, read_committed
 from fogline_cloud.ledger.evidence import EvidenceReader
 from fogline_cloud.ledger.marks import FORMAT, OFFSETS, PartitionMarks, RecordMarks, StreamRecords
@@ -48,7 +48,7 @@ class MarkedRecords:
         `bounds`: the first and the end offset of each partition. Raises `Unreachable`.
         """
         begun = time.monotonic()
-        ids = self._clients.topic_ids({topic for topic, _ in bounds})
+        ids = ids_of(self._clients.describe({topic for topic, _ in bounds}))
         known = self._known(reader, ids, bounds)
         empty = {partition: PartitionMarks(*partition, bounds[partition][0], {}, {}) for partition in bounds}
         self._marks = empty if full else {**empty, **known}

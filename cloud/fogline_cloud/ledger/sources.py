@@ -32,7 +32,7 @@ def gather(clients: KafkaClients, settings: CloudSettings, *, full: bool = False
     """
     existing = clients.topics()
     topics.require(topics.raw_topics(settings.tenant), existing)
-    partitions = {(name, shard): None for name in topics.raw_topics(settings.tenant) for shard in range(settings.shards)}
+    partitions = [(name, number) for name in topics.raw_topics(settings.tenant) for number in range(existing[name])]
     bounds = clients.bounds(partitions)
     low = {partition: first for partition, (first, _) in bounds.items()}
     reader, sums = EvidenceReader(settings.tenant, low), ReadingSums()
@@ -54,7 +54,7 @@ def gather(clients: KafkaClients, settings: CloudSettings, *, full: bool = False
     _add_readings(evidence, sums, reader, tables)
     tables.summary.seconds += time.monotonic() - begun
     if topics.checkpoint(settings.tenant) in existing:  # Kafka hides it from an operator, because it may hold a secret
-        _add_bridge_counts(evidence, clients, settings)
+        _add_bridge_counts(evidence, clients, settings.tenant, existing[topics.checkpoint(settings.tenant)])
     return GatheredEvidence(evidence, tables.summary, records.summary)
 
 
@@ -72,10 +72,10 @@ def _add_readings(streams: list[StreamEvidence], sums: ReadingSums, reader: Evid
                 setattr(evidence, f"readings_{into}", spans[key].result().spans)
 
 
-def _add_bridge_counts(streams: list[StreamEvidence], clients: KafkaClients, settings: CloudSettings) -> None:
+def _add_bridge_counts(streams: list[StreamEvidence], clients: KafkaClients, tenant: str, shards: int) -> None:
     known: dict[StreamKey, StreamState] = {}
-    for shard in range(settings.shards):
-        known |= read_checkpoint(clients, settings.tenant, shard).streams
+    for shard in range(shards):
+        known |= read_checkpoint(clients, tenant, shard).streams
     for evidence in streams:
         entry = known.get((evidence.gateway, evidence.stream))
         evidence.bridge_duplicate = entry.duplicate if entry is not None else 0

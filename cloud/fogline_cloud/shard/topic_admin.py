@@ -18,7 +18,9 @@ _VISIBLE_S = 20.0
 def create_topics(clients: KafkaClients, settings: CloudSettings, replication: int) -> list[str]:
     """Create the missing topics and return their names. Raises `Misconfigured` if an existing topic differs."""
     existing = clients.topics()
-    if problems := _partition_problems(existing, settings):
+    has_layout = topics.checkpoint(settings.tenant) in existing
+    layout = read_checkpoint(clients, settings.tenant, 0).layout if has_layout else None
+    if problems := _partition_problems(existing, settings, layout):
         raise Misconfigured(problems[0])
     missing = [topic for topic in _topics(settings) if topic.name not in existing]
     names = [topic.name for topic in missing]
@@ -31,7 +33,7 @@ def create_topics(clients: KafkaClients, settings: CloudSettings, replication: i
             except KafkaException as error:
                 raise Misconfigured(f"topic {name} cannot be created: {readable(error)}") from None
         _wait_until_visible(clients, names)
-    if read_checkpoint(clients, settings.tenant, 0).layout is None:
+    if layout is None:
         _write_layout(clients, settings)
     return names
 
@@ -62,26 +64,26 @@ def check_topics(clients: KafkaClients, settings: CloudSettings) -> list[str]:
     """Return the problems of the topics, one line each. Raises `Misconfigured` without Kafka, or if a topic is missing."""
     existing = clients.topics()
     topics.require([topic.name for topic in _topics(settings)], existing)
-    if problems := _partition_problems(existing, settings):
-        return problems
     # A killed bridge may have left a transaction open until the next owner ends it, so the first read does not wait for that.
     first = read_checkpoint(clients, settings.tenant, 0, stable=True).layout
     layout = first or read_checkpoint(clients, settings.tenant, 0).layout
+    if problems := _partition_problems(existing, settings, layout):
+        return problems
     if layout is None:
         return [f"{topics.checkpoint(settings.tenant)} holds no layout; run: fogline topics create"]
-    if layout.shards != settings.shards:
-        return [_changed(settings, layout.shards)]
     return []
 
 
-def _partition_problems(existing: dict[str, int], settings: CloudSettings) -> list[str]:
-    shards = existing.get(topics.telemetry(settings.tenant), settings.shards)
+def _partition_problems(existing: dict[str, int], settings: CloudSettings, layout: Layout | None) -> list[str]:
+    """Return what is wrong with the partitions. A topic that got more of them later keeps its shards: the layout counts."""
+    shards = existing.get(topics.telemetry(settings.tenant), settings.shards) if layout is None else layout.shards
     if shards != settings.shards:
         return [_changed(settings, shards)]
     return [
-        f"topic {topic.name} has {existing[topic.name]} partitions, but needs {topic.partitions}"
+        f"topic {topic.name} has {found} partitions, but needs {topic.partitions}"
         for topic in _topics(settings)
-        if existing.get(topic.name, topic.partitions) != topic.partitions
+        if (found := existing.get(topic.name, topic.partitions)) < topic.partitions
+        or (layout is None and found != topic.partitions)
     ]
 
 

@@ -11,6 +11,7 @@ from fogline.events.event import Lane
 from fogline.events.gap import Gap, GapReason, gap_event
 from fogline.gateway.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
 from fogline_cloud.flows.tables.files import TableFolder
+from fogline_cloud.kafka.clients import TopicFacts
 from fogline_cloud.kafka.committed_records import CommittedRecord
 from fogline_cloud.kafka.records import known_position, record_of
 from fogline_cloud.ledger import marked_records
@@ -45,8 +46,8 @@ class Line:
 
     # --- what the ledger asks Kafka for
 
-    def topic_ids(self, names):
-        return dict.fromkeys(names, self.topic_id)
+    def describe(self, names):
+        return dict.fromkeys(names, TopicFacts(self.topic_id, 1))
 
     def bounds(self, partitions):
         return dict.fromkeys(partitions, (self.read_from, len(self.records)))

@@ -66,13 +66,15 @@ def run_verify(arguments: argparse.Namespace) -> int:
     clients = KafkaClients(settings.kafka)
     noted = _noted(arguments.noted)
     checks = []
+    beyond = _beyond(clients, settings)
+    stray = [f"{each.topic}[{each.partition}] at offset {each.offset}: no bridge writes there" for each in beyond]
     for shard in range(settings.shards):
         links = [*_written(clients, settings.tenant, shard), noted.get(str(shard), AuditLink())]
         checks.append(check := ChainCheck(f"{topics.audit(settings.tenant)}[{shard}]", links))
         for stored in _stored(clients, settings.tenant, [shard]):
             check.add(stored.offset, stored.value)
         check.finish()
-    problems = [each for check in checks for each in check.problems]
+    problems = [each for check in checks for each in check.problems] + stray
     total = sum(check.end.number - check.first + 1 for check in checks if check.first)
     ends = {str(shard): check.end for shard, check in enumerate(checks)}
     if arguments.noted is not None and not problems:
@@ -93,6 +95,12 @@ def _written(clients: KafkaClients, tenant: str, shard: int) -> list[AuditLink]:
     except Unreachable as error:
         tell(f"the end of the chain is not compared with the checkpoint: {error}")
         return []
+
+
+def _beyond(clients: KafkaClients, settings: CloudSettings) -> Iterator[CommittedRecord]:
+    """Return the records of partitions that are no shard's: somebody has added them to the topic."""
+    count = clients.topics().get(topics.audit(settings.tenant), 0)
+    return _stored(clients, settings.tenant, range(settings.shards, count))
 
 
 def _records(settings: CloudSettings) -> Iterator[AuditRecord]:

@@ -125,7 +125,7 @@ def _run_leased(arguments: argparse.Namespace, settings: CloudSettings, stop: th
         if settings.flow.metrics is not None:
             serve = serve_in_thread(settings.flow.metrics, "flow.metrics", metrics.read, lambda: metrics.problem)
             log.info("metrics at http://%s/metrics", serving.enter_context(serve))
-        counts = preflight(settings)
+        preflight(settings)
         if not arguments.once:
             command = ["table", "maintain", "--config", str(arguments.config), "--json"]
             every_s = settings.tables.maintain_every_min * 60
@@ -141,7 +141,6 @@ def _run_leased(arguments: argparse.Namespace, settings: CloudSettings, stop: th
         run_flow(
             spark,
             settings,
-            counts,
             on_ready=on_ready,
             parsing=QueryCallbacks(
                 on_progress=on_progress, on_offsets=metrics.on_offsets, on_failure=on_failure, export=export

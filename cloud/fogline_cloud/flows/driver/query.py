@@ -21,14 +21,13 @@ from fogline_cloud.flows.driver.session import log_file
 from fogline_cloud.flows.driver.source import raw_stream, starting_offsets
 from fogline_cloud.flows.driver.spark_failure import explained
 from fogline_cloud.flows.start.checkpoint_files import CheckpointFiles, CheckpointUnreadable
-from fogline_cloud.flows.start.positions import Bounds, Positions, of_checkpoint, raw_partitions
+from fogline_cloud.flows.start.positions import Bounds, Positions, of_checkpoint
 from fogline_cloud.flows.start.retention_gap import require_no_gap
 from fogline_cloud.flows.start.takeover import Takeover
 from fogline_cloud.flows.start.topic_ids import TopicIds, read_topic_ids
 from fogline_cloud.flows.tables.batch import MicroBatch
 from fogline_cloud.flows.tables.delta_log import DeltaLog
 from fogline_cloud.flows.tables.owner import Owner
-from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import CloudSettings
 from fogline_cloud.store.options import storage_of
 
@@ -80,7 +79,7 @@ class QuerySink(Protocol):
 
 
 class Query:
-    """Reads the tenant's raw topics into the tables of a sink. `counts`: partition count of each topic.
+    """Reads the tenant's raw topics into the tables of a sink.
 
     `epoch`: the epoch under which this process owns the tables, `None` until it does; a further query of the process gets
     it, so that it does not take the tables back from a newer flow. Spark calls `_on_batch` on a thread of its own.
@@ -90,7 +89,6 @@ class Query:
         self,
         spark: SparkSession,
         settings: CloudSettings,
-        counts: dict[str, int],
         sink: QuerySink,
         on_offsets: Callable[[Offsets], None],
         *,
@@ -101,7 +99,6 @@ class Query:
         self._accept_new_topics = accept_new_topics
         self._spark = spark
         self._settings = settings
-        self._counts = counts
         self._sink = sink
         self._on_offsets = on_offsets
         self._reported = -1
@@ -175,8 +172,8 @@ class Query:
         self.epoch = self._owner.epoch
         self._planned, self._decided = takeover.checkpoint.planned, takeover.decided
         sink.begin(self._owner, topic_ids)
-        known = self._known(takeover) if exists else {}
-        return starting_offsets(self._owner.topics, self._counts, known)
+        known = self._known(takeover, topic_ids) if exists else {}
+        return starting_offsets(topic_ids.partitions, known)
 
     def _takeover(self, topic_ids: TopicIds) -> Takeover:
         sink, settings = self._sink, self._settings
@@ -186,17 +183,17 @@ class Query:
             settings.tenant, settings.flow, sink.checkpoint, sink.logs, checkpoint, topic_ids.ids, accept_new_topics=accept
         )
 
-    def _known(self, takeover: Takeover) -> Positions:
+    def _known(self, takeover: Takeover, topic_ids: TopicIds) -> Positions:
         """Return the positions that Spark's checkpoint does not have. Raises `Misconfigured` after a gap by retention."""
         settings = self._settings
-        bounds = KafkaClients(settings.kafka).bounds(raw_partitions(self._owner.topics, self._counts), committed=True)
+        bounds = topic_ids.clients.bounds(topic_ids.partitions, committed=True)
         if takeover.checkpoint.planned < 0:
             known = self._sink.resume(bounds)
             require_no_gap(known, bounds)
             return known
         with suppress(CheckpointUnreadable):  # delta-rs knows fewer kinds of folders than Spark, which finds the gap later
             files = CheckpointFiles(self._sink.checkpoint, storage_of(settings))
-            require_no_gap(of_checkpoint(files, takeover.checkpoint, takeover.decided), bounds)
+            require_no_gap(of_checkpoint(files, takeover.checkpoint, takeover.decided, bounds), bounds)
         return {}
 
     def _stream(self, starting: str, max_events: int, *, once: bool) -> StreamingQuery:

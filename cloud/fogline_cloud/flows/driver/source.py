@@ -1,14 +1,15 @@
 """The flow's source: committed records of the tenant's three raw topics."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 
 from fogline_cloud.flows.driver.spark_kafka_options import spark_options
-from fogline_cloud.flows.start.positions import Positions, raw_partitions
+from fogline_cloud.flows.start.positions import Positions
 from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import Partition
 from fogline_cloud.settings import CloudSettings
 
 _EARLIEST = -2
@@ -19,10 +20,10 @@ Each of Spark's consumers leaves such a request behind when a micro-batch ends, 
 with Kafka's default of 500 ms, five records took 1.7 s instead of 0.2 s."""
 
 
-def starting_offsets(names: Iterable[str], counts: Mapping[str, int], known: Positions) -> str:
+def starting_offsets(partitions: Iterable[Partition], known: Positions) -> str:
     """Return Spark's `startingOffsets`: the offsets `known` to follow the table's rows, else the earliest record."""
     offsets: dict[str, dict[str, int]] = {}
-    for topic, number in raw_partitions(names, counts):
+    for topic, number in partitions:
         offsets.setdefault(topic, {})[str(number)] = known.get((topic, number), _EARLIEST)
     return json.dumps(offsets)
 

@@ -1,6 +1,7 @@
 """State of a flow, read from its checkpoint, its tables and Kafka without Spark, and the way on after a gap."""
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -9,7 +10,7 @@ from deltalake import DeltaTable
 from fogline.errors import Misconfigured
 from fogline_cloud.flows.start import positions
 from fogline_cloud.flows.start.checkpoint_files import CheckpointFiles, QueryCheckpoint, raw_checkpoint
-from fogline_cloud.flows.start.positions import Bounds, Positions, partitions, raw_partitions
+from fogline_cloud.flows.start.positions import Bounds, Positions, require_topics
 from fogline_cloud.flows.start.retention_gap import REMEDY, RetentionGap, find_gaps, write_gap_rows
 from fogline_cloud.flows.start.takeover import Takeover
 from fogline_cloud.flows.start.topic_ids import read_topic_ids
@@ -18,8 +19,6 @@ from fogline_cloud.flows.tables.delta_log import DeltaLog
 from fogline_cloud.flows.tables.files import tables_in
 from fogline_cloud.flows.tables.owner import Owner
 from fogline_cloud.flows.tables.table_history import last_commit_s
-from fogline_cloud.kafka import topics
-from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import CloudSettings
 from fogline_cloud.store.options import storage_of
 
@@ -81,21 +80,21 @@ def read_states(settings: CloudSettings) -> list[FlowState]:
     Raises `Misconfigured` or `Unreachable`.
     """
     flow, tables = settings.flow, tables_in(settings.flow.tables, storage_of(settings))
-    names = topics.of_lanes(flow.lanes, settings.tenant)
-    bounds = KafkaClients(settings.kafka).bounds(raw_partitions(names, partitions(settings)), committed=True)
+    require_topics(settings)
+    topic_ids = read_topic_ids(settings)
+    bounds = topic_ids.clients.bounds(topic_ids.partitions, committed=True)
     queries = [({"events": tables.events, "readings": tables.readings}, flow.checkpoint)]
     if flow.raw_days:
         queries.append(({"raw": tables.raw}, raw_checkpoint(flow)))
     return [
-        _state(settings, [DeltaLog(name, folder) for name, folder in folders.items()], checkpoint, bounds)
+        _state(settings, [DeltaLog(name, folder) for name, folder in folders.items()], checkpoint, topic_ids.ids, bounds)
         for folders, checkpoint in queries
         if all(DeltaTable.is_deltatable(folder.uri, folder.storage) for folder in folders.values())
     ]
 
 
-def _state(settings: CloudSettings, logs: list[DeltaLog], checkpoint: str, bounds: Bounds) -> FlowState:
+def _state(settings: CloudSettings, logs: list[DeltaLog], checkpoint: str, ids: Mapping[str, str], bounds: Bounds) -> FlowState:
     files = CheckpointFiles(checkpoint, storage_of(settings))
-    ids = read_topic_ids(settings).ids
     takeover = Takeover(settings.tenant, settings.flow, checkpoint, logs, files.state() or _NEW, ids)
     if takeover.is_replaced:
         takeover = Takeover(settings.tenant, settings.flow, checkpoint, logs, _NEW, ids)
@@ -106,7 +105,7 @@ def _state(settings: CloudSettings, logs: list[DeltaLog], checkpoint: str, bound
     except Misconfigured as error:
         problem = str(error)
     if takeover.checkpoint.planned >= 0 and not problem:
-        known = positions.of_checkpoint(files, takeover.checkpoint, takeover.decided)
+        known = positions.of_checkpoint(files, takeover.checkpoint, takeover.decided, bounds)
     elif log.table == "raw":
         known = positions.of_raw(owner, log, ids, bounds)
     else:

@@ -1,6 +1,6 @@
 """A query's positions in the raw topics (the next offset of each partition), from its checkpoint or from its tables."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from operator import itemgetter
 
 import msgspec
@@ -46,9 +46,13 @@ def position_application(tenant: str, partition: Partition, topic_id: str | None
     return f"{topic_application(tenant, partition[0], topic_id)}/{partition[1]}"
 
 
-def of_checkpoint(files: CheckpointFiles, checkpoint: QueryCheckpoint, decided: int) -> Positions:
-    """Return the positions of a checkpoint. `decided`: newest batch of this checkpoint in `events`."""
-    return files.read_up_to(checkpoint.landed(decided))
+def of_checkpoint(files: CheckpointFiles, checkpoint: QueryCheckpoint, decided: int, bounds: Bounds) -> Positions:
+    """Return the positions of a checkpoint. `decided`: newest batch of this checkpoint in `events`.
+
+    A partition that the checkpoint does not know was added to its topic since, and is read from offset 0.
+    """
+    known = files.read_up_to(checkpoint.landed(decided))
+    return dict.fromkeys(bounds, 0) | known if known else {}
 
 
 def of_events(owner: Owner, log: DeltaLog, ids: Mapping[str, str], bounds: Bounds) -> Landed:
@@ -112,14 +116,7 @@ def _after_marker(offset: int, bounds: tuple[int, int] | None) -> int:
     return offset + 1 if bounds == (offset + 1, offset + 1) else offset
 
 
-def partitions(settings: CloudSettings) -> dict[str, int]:
-    """Return the partition counts of the topics that the flow reads and writes. Raises `Misconfigured` if one is missing."""
+def require_topics(settings: CloudSettings) -> None:
+    """Raise `Misconfigured` if a topic that the flow reads or writes is missing."""
     found = KafkaClients(settings.kafka).topics()
-    wanted = [*topics.raw_topics(settings.tenant), *topics.derived_topics(settings.tenant)]
-    topics.require(wanted, found)
-    return {name: found[name] for name in wanted}
-
-
-def raw_partitions(names: Iterable[str], counts: Mapping[str, int]) -> list[Partition]:
-    """Return every partition of these topics. `counts`: partition count of each topic."""
-    return [(topic, number) for topic in names for number in range(counts[topic])]
+    topics.require([*topics.raw_topics(settings.tenant), *topics.derived_topics(settings.tenant)], found)

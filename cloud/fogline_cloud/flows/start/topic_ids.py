@@ -4,13 +4,13 @@ The log of `events` keeps each id as a Delta transaction application: the versio
 `{tenant}/topic/{topic}/{id}` for the id that the offsets belong to.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from fogline.errors import Misconfigured
 from fogline_cloud.kafka import topics
-from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients, Partition, ids_of
 from fogline_cloud.settings import CloudSettings
 
 
@@ -24,22 +24,25 @@ def recreated(names: list[str]) -> Misconfigured:
 
 
 class TopicIds(msgspec.Struct, frozen=True):
-    """The ids of the raw topics at the start of the query."""
+    """The ids of the raw topics and their partitions, at the start of the query: a topic may get more of them."""
 
     clients: KafkaClients
     ids: Mapping[str, str]
+    partitions: Sequence[Partition]
 
     def check(self) -> None:
         """Raise `Misconfigured` if a topic was created again, `Unreachable` without Kafka. Covers all records read before."""
-        now = self.clients.topic_ids(self.ids) if self.ids else {}
+        now = ids_of(self.clients.describe(self.ids)) if self.ids else {}
         if names := [name for name, each in self.ids.items() if now.get(name) != each]:
             raise recreated(names)
 
 
 def read_topic_ids(settings: CloudSettings) -> TopicIds:
-    """Read the ids from Kafka. Raises `Unreachable`."""
+    """Read ids and partitions from Kafka. Raises `Unreachable`."""
     clients = KafkaClients(settings.kafka)
-    return TopicIds(clients, clients.topic_ids(topics.of_lanes(settings.flow.lanes, settings.tenant)))
+    found = clients.describe(topics.of_lanes(settings.flow.lanes, settings.tenant))
+    partitions = [(name, number) for name, each in found.items() for number in range(each.partitions)]
+    return TopicIds(clients, ids_of(found), partitions)
 
 
 def topic_application(tenant: str, topic: str, topic_id: str | None = None) -> str:
