@@ -7,7 +7,8 @@
 | 3 | the driver commits the files to `readings` | if it did not happen, workers write them again, from the committed rows |
 | 4 | workers, or the driver for few rows, read them, and send derived records to Kafka | repeated, with the same ids |
 
-If a parser kills its worker in step 1, Spark repeats the task, then with every parser in a child process.
+If a parser kills its worker in step 1, Spark repeats the task, then with every parser in a child process. If a VACUUM without
+retention deletes files that a step needs, the micro-batch goes on with the first step that is not done.
 
 A kill at any point leaves every event exactly once in both tables, and at least once in the derived topics (canonical, slow,
 dead, fleet). `fogline table maintain` removes files that no commit names.
@@ -29,6 +30,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 from fogline.tracing.spans import ExportSpans
 from fogline_cloud.flows.driver.probation import Probation
 from fogline_cloud.flows.driver.retried_task import with_children
+from fogline_cloud.flows.driver.spark_failure import repeated
 from fogline_cloud.flows.parsers import installed
 from fogline_cloud.flows.start.topic_ids import TopicIds
 from fogline_cloud.flows.tables import schema
@@ -83,10 +85,15 @@ class MicroBatchCommitter:
     def process(self, raw: DataFrame, batch: MicroBatch, *, decided: bool) -> Progress:
         """Take one micro-batch through every step that is left. `decided`: its rows are in `events` already."""
         begun = monotonic()
-        derived = self.finish(batch) if decided else self._parse_and_commit(raw, batch)
+        derived = repeated(partial(self._land, raw, batch, decided=decided))
         outcomes = dict(sorted(derived.outcomes.items()))
         events, seconds = sum(derived.outcomes.values()), monotonic() - begun
         return Progress(batch.number, events, derived.readings, outcomes, seconds)
+
+    def _land(self, raw: DataFrame, batch: MicroBatch, *, decided: bool) -> Derived:
+        if decided or self.events.newest(batch) >= batch.number:  # a former try may have done step 2
+            return self.finish(batch)
+        return self._parse_and_commit(raw, batch)
 
     def finish(self, batch: MicroBatch) -> Derived:
         """Do steps 3 and 4 of a batch whose rows are in `events`. Idempotent."""

@@ -8,6 +8,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from fogline_cloud.flows.driver.commit import collected
+from fogline_cloud.flows.driver.spark_failure import repeated
 from fogline_cloud.flows.driver.table_creation import make_table
 from fogline_cloud.flows.start.checkpoint_files import raw_checkpoint
 from fogline_cloud.flows.start.positions import Bounds, Positions, of_raw
@@ -81,10 +82,14 @@ class RawSink:
         begun = monotonic()
         task = RawTask(tenant=self._settings.tenant, folder=self._folder, topic_ids=dict(self._topic_ids.ids))
         parallel = max(1, self._spark.sparkContext.defaultParallelism // 2)
-        files = collected(raw.coalesce(parallel).mapInArrow(partial(stage_raw, task, batch), REPLY)).files
-        # After reading: if a topic was created again meanwhile, these records may belong to another id.
-        self._topic_ids.check()
-        self._log.append(files, batch, self._owner)
-        records = count_rows(files)
+
+        def append() -> int:
+            files = collected(raw.coalesce(parallel).mapInArrow(partial(stage_raw, task, batch), REPLY)).files
+            # After reading: if a topic was created again meanwhile, these records may belong to another id.
+            self._topic_ids.check()
+            self._log.append(files, batch, self._owner)
+            return count_rows(files)
+
+        records = repeated(append)
         self._on_progress(RawProgress(batch.number, records, monotonic() - begun))
         return records

@@ -1,16 +1,28 @@
 """Spark's failures as one line, by the reaction that they need. Spark's own messages are in the log file."""
 
+import logging
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from fogline.errors import FoglineError, Misconfigured, Unreachable
 from fogline_cloud.flows.start.retention_gap import REMEDY
+from fogline_cloud.flows.tables.files import FilesGone, files_gone
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 _KAFKA_AWAY = re.compile(
     r"kafka\.common\.errors\.(Timeout|Disconnect|Network|BrokerNotAvailable|CoordinatorNotAvailable|LeaderNotAvailable)"
     r"|TimeoutException: (Timed out waiting for a node|Timeout of \d+ms expired|Topic \S+ not present in metadata)"
     r"|No resolvable bootstrap urls"
 )
+_FILE_GONE = re.compile(r".*(?:FileNotFoundError: |FILE_NOT_EXIST|PATH_NOT_FOUND|FileNotFoundException: ).*\.parquet.*")
+_TRIES = 3
 _OURS = re.compile(r"^fogline\.errors\.Unreachable: (.*)", re.MULTILINE)  # the last line of a worker's traceback
 _KNOWN = {  # Meaning and remedy by pattern. The first match counts.
     r"OffsetOutOfRange|KAFKA_DATA_LOSS|data may have been lost|aged out by Kafka": "Kafka has deleted records that the flow "
@@ -30,6 +42,34 @@ _KNOWN = {  # Meaning and remedy by pattern. The first match counts.
     "run `fogline topics create --acls` as an administrator of Kafka",
     r"Permission denied|AccessDeniedException": "a folder of the flow is not writable",
 }
+
+
+def repeated(work: Callable[[], T]) -> T:
+    """Do the work of a micro-batch, again if files are gone that it wrote or was to read. Raises `FilesGone` at the last time.
+
+    A VACUUM without retention deletes them at any moment. Each try begins with the newest version of the tables.
+    """
+    for _ in range(_TRIES - 1):
+        try:
+            return work()
+        except (FilesGone, FileNotFoundError, PySparkException, Py4JError) as error:
+            if not (missing := _missing_file(error)):
+                raise
+            log.warning("the micro-batch is done again, because a file is gone (was there a VACUUM?): %s", missing)
+    try:
+        return work()
+    except (FileNotFoundError, PySparkException, Py4JError) as error:
+        if missing := _missing_file(error):
+            raise files_gone(missing) from error
+        raise
+
+
+def _missing_file(error: BaseException) -> str:
+    """Return what is missing in one line, an empty text if the error has another reason."""
+    if isinstance(error, FilesGone | FileNotFoundError):
+        return str(error).partition("\n")[0]
+    found = _FILE_GONE.search(str(error))
+    return found[0].strip()[:300] if found else ""
 
 
 def explained(error: BaseException, log: Path) -> FoglineError:

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 
 from fogline_cloud.flows.tables.batch import File
 from fogline_cloud.flows.tables.delta_log import DeltaLog
+from fogline_cloud.flows.tables.files import require_files
 
 _PACKAGE = "org.apache.spark.sql.delta"
 
@@ -72,7 +73,11 @@ def rows_of(spark: SparkSession, log: DeltaLog, found: Holding) -> DataFrame:
 
 
 def swap(spark: SparkSession, log: DeltaLog, removed: Iterable[HoldingFile], added: Sequence[File]) -> None:
-    """Commit. Raises `Py4JJavaError` with DELTA_CONCURRENT if another commit has removed one of the files."""
+    """Commit. Raises `Py4JJavaError` with DELTA_CONCURRENT if another commit has removed one of the files.
+
+    Raises `FilesGone`, and removes nothing, if a file to add is missing.
+    """
+    require_files(log.folder, added)
     now_ms = int(time.time() * 1000)
     actions = [
         *({"remove": _remove(each, now_ms)} for each in removed),

@@ -58,8 +58,8 @@ class DeltaLog(TableLog):
     def append(self, files: Sequence[File], batch: MicroBatch, owner: Owner) -> bool:
         """Commit files (or none) as the rows of one batch. Returns False, and does nothing, if the batch is committed already.
 
-        Raises `Misconfigured` if `owner` is not the owner any more, the table was restored, or a file is missing or incomplete;
-        `Unreachable` if other commits came first each time.
+        Raises `Misconfigured` if `owner` is not the owner any more, the table was restored, or a file is incomplete,
+        `FilesGone` if one is missing, `Unreachable` if other commits came first each time.
         """
         application = batch.application(self.table)
 

@@ -68,15 +68,30 @@ def delete_below(folder: TableFolder, below: str) -> None:
         folder.file_system().delete_dir(below.rstrip("/"))
 
 
+class FilesGone(Misconfigured):
+    """Files of a table are missing that a micro-batch needs: those that its workers wrote, or committed ones."""
+
+
+def files_gone(missing: str) -> FilesGone:
+    """Return the error for files that are missing time and again. `missing`: which, in words."""
+    return FilesGone(
+        f"{missing}. A VACUUM that keeps files for less time than a micro-batch takes (RETAIN 0 HOURS) deletes them: run it "
+        "with at least 24 hours, or leave it to `fogline table maintain` (tables.vacuum_days), and start the flow again. If "
+        "it stops for the same file again, a commit names that file: docs/operations.md, section Tables, says how its rows "
+        "land again. On a cluster, [flow] tables must be a folder or a URL that the driver and every executor share"
+    )
+
+
 def require_files(folder: TableFolder, files: Sequence[File]) -> None:
-    """Raise `Misconfigured` unless each of the files is in the folder, with the size that its writer reported."""
+    """Raise `FilesGone` if a file is not in the folder, `Misconfigured` if it has another size than its writer reported."""
     found = folder.file_system().get_file_info([each.path for each in files])
     for each, info in zip(files, found, strict=True):
+        if info.size is None:
+            raise files_gone(f"{folder.path}/{each.path}: a worker wrote {each.size} bytes there, and no such file is left")
         if info.size != each.size:
             raise Misconfigured(
-                f"{folder.path}/{each.path}: a worker wrote {each.size} bytes there, but the driver finds "
-                f"{'no such file' if info.size is None else f'{info.size} bytes'}: [flow] tables must be a folder or a URL "
-                "that the driver and every executor share"
+                f"{folder.path}/{each.path}: a worker wrote {each.size} bytes there, but the driver finds {info.size} bytes: "
+                "[flow] tables must be a folder or a URL that the driver and every executor share"
             )
 
 
