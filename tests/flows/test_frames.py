@@ -79,7 +79,7 @@ def test_a_device_in_the_year_2099_does_not_make_the_readings_of_others_late(flo
 
 
 def test_the_notebook_runs(flow: Flow, make_event, folder: Path, monkeypatch: pytest.MonkeyPatch):
-    """Its cells run in the folder of `cloud.toml`: a windowed join, and a device that went silent."""
+    """Its cells run in the folder of `cloud.toml`: windows, two joins, and a device that went silent."""
     (folder / "cloud.toml").write_text(
         f'tenant = "{flow.settings.tenant}"\n[kafka]\n"bootstrap.servers" = "{flow.settings.kafka["bootstrap.servers"]}"\n'
         f'[flow]\ntables = "{flow.tables}"\ncheckpoint = "{flow.checkpoint}"\n'
@@ -99,16 +99,16 @@ def test_the_notebook_runs(flow: Flow, make_event, folder: Path, monkeypatch: py
         for cell in json.loads(NOTEBOOK.read_text())["cells"]:
             if cell["cell_type"] == "code":
                 exec(compile("".join(cell["source"]), f"{NOTEBOOK.name}#{cell['id']}", "exec"), found)
-        means = flow.spark.table("means").selectExpr("room", "unix_timestamp(window.start) AS s", "mean").collect()
+        now, then = (
+            sorted(map(tuple, flow.spark.table(name).selectExpr("room", "unix_timestamp(start) AS s", "mean").collect()))
+            for name in ("means_now", "means_then")
+        )
         silent = flow.spark.table("silent").selectExpr("device", "unix_timestamp(silent_since) AS s").collect()
     finally:
         flow.spark.conf.unset(PROVIDER)
 
     start = START.timestamp()
-    assert sorted(map(tuple, means)) == [
-        ("cellar", start, 10.0),
-        ("cellar", start + 600, 10.0),
-        ("cellar", start + 1800, 10.0),
-        ("kitchen", start, 21.0),
-    ]
+    cellar_now = [("cellar", start + seconds, 10.0) for seconds in (0, 600, 1800)]
+    assert now == [*cellar_now, ("kitchen", start, 21.0)]
+    assert then == [("attic", start, 10.0), *cellar_now[1:], ("kitchen", start, 21.0)]
     assert list(map(tuple, silent)) == [("lamp-1", start + 300)]

@@ -3,7 +3,10 @@
     from fogline_cloud.frames import readings, session
 
     spark = session("cloud.toml")
-    readings(spark, "cloud.toml", streaming=True).withWatermark("event_time", "1 hour")
+    readings(spark, "cloud.toml", streaming=True)
+
+`reader_notes`: notes what streams have read of the tables
+`windows`: aggregates by time that late events, replays and deletions reach
 
 `readings`, `events` and `raw` are the Delta tables (docs/reference/columns.md). `fleet` is the metadata of every event from its
 topic, at least once. Each function takes the session, so that it works with a notebook's own.
@@ -14,16 +17,23 @@ Rows of events and readings have a column `event_time` for watermarks. The funct
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
+from pyspark.sql.streaming import StreamingQuery
 
+from fogline.errors import Misconfigured
 from fogline_cloud.flows.driver.session import start_session
 from fogline_cloud.flows.driver.spark_kafka_options import spark_options
+from fogline_cloud.flows.tables.files import TableFolder, tables_in
+from fogline_cloud.flows.tables.table_log import TableLog
 from fogline_cloud.flows.worker.derive import FLEET
+from fogline_cloud.frames.reader_notes import reader_notes
 from fogline_cloud.kafka import topics
 from fogline_cloud.settings import CloudSettings, load
+from fogline_cloud.store.options import storage_of
 
 AHEAD = timedelta(minutes=5)
 """Largest time by which a device's clock may be ahead of its gateway's before `event_time` is cut."""
@@ -50,14 +60,23 @@ def event_time(ahead: timedelta = AHEAD, behind: timedelta = BEHIND) -> SparkCol
     return F.greatest(F.least(F.coalesce("time", "recordedtime", "ingested"), latest), earliest)
 
 
-def readings(spark: SparkSession, config: Config = "cloud.toml", *, streaming: bool = False) -> DataFrame:
-    """Return table `readings`, one row for each value, with `event_time`."""
-    return _table(spark, config, "readings", streaming=streaming).withColumn("event_time", event_time())
+def readings(
+    spark: SparkSession, config: Config = "cloud.toml", *, streaming: bool = False, changes: bool = False, **options: Any
+) -> DataFrame:
+    """Return table `readings`, one row for each value, with `event_time`.
+
+    `changes`: a stream of all changes, with Delta's columns `_change_type`, `_commit_version` and `_commit_timestamp`: rows
+    that a replay or a deletion removed come as `delete`. Without it, a stream has only the rows that the flow inserted.
+    `options`: of Delta's streaming source. A stream notes what it has read (`fogline table readers`).
+    """
+    return _with_event_time(_table(spark, config, "readings", streaming=streaming, changes=changes, **options))
 
 
-def events(spark: SparkSession, config: Config = "cloud.toml", *, streaming: bool = False) -> DataFrame:
-    """Return table `events`, one row for each record, with `event_time`."""
-    return _table(spark, config, "events", streaming=streaming).withColumn("event_time", event_time())
+def events(
+    spark: SparkSession, config: Config = "cloud.toml", *, streaming: bool = False, changes: bool = False, **options: Any
+) -> DataFrame:
+    """Return table `events`, one row for each record, with `event_time`. Options are those of `readings`."""
+    return _with_event_time(_table(spark, config, "events", streaming=streaming, changes=changes, **options))
 
 
 def raw(spark: SparkSession, config: Config = "cloud.toml", *, streaming: bool = False) -> DataFrame:
@@ -80,13 +99,44 @@ def fleet(spark: SparkSession, config: Config = "cloud.toml", *, streaming: bool
     return found.select(F.explode(entries).alias("event")).select("event.*").withColumn("event_time", event_time())
 
 
+def version(config: Config = "cloud.toml", table: str = "readings") -> int:
+    """Return the newest version of a table. Raises `Misconfigured` if it cannot be read."""
+    return TableLog(table, _folder(_settings(config), table)).version()
+
+
+def storage(config: Config = "cloud.toml") -> dict[str, str]:
+    """Return delta-rs's options for folders beside the tables."""
+    return storage_of(_settings(config))
+
+
+def note_progress(spark: SparkSession, query: StreamingQuery) -> None:
+    """Note now what a query over these tables has read. Else it is noted soon after each micro-batch, on another thread."""
+    if query.lastProgress is not None:
+        reader_notes(spark).note(query.lastProgress)
+
+
+def _with_event_time(rows: DataFrame) -> DataFrame:
+    return rows.withColumn("event_time", event_time())
+
+
+def _folder(settings: CloudSettings, table: str) -> TableFolder:
+    folder: TableFolder = getattr(tables_in(settings.flow.tables, storage_of(settings)), table)
+    return folder
+
+
 def _settings(config: Config) -> CloudSettings:
     return config if isinstance(config, CloudSettings) else load(Path(config))
 
 
-def _table(spark: SparkSession, config: Config, name: str, *, streaming: bool) -> DataFrame:
-    path = f"{_settings(config).flow.tables.rstrip('/')}/{name}"
+def _table(
+    spark: SparkSession, config: Config, name: str, *, streaming: bool, changes: bool = False, **options: Any
+) -> DataFrame:
+    folder = _folder(_settings(config), name)
     if not streaming:
-        return spark.read.format("delta").load(path)
+        if changes or options:
+            raise Misconfigured(f"{name}: changes and options are those of a stream: give streaming=True")
+        return spark.read.format("delta").load(folder.path)
+    reader_notes(spark).watch(folder)
     # Compaction changes no row, and old days may be deleted: neither is an event of the stream.
-    return spark.readStream.format("delta").option("skipChangeCommits", "true").load(path)
+    form = {"readChangeFeed": "true"} if changes else {"skipChangeCommits": "true"}
+    return spark.readStream.format("delta").options(**form, **options).load(folder.path)
