@@ -18,7 +18,7 @@ PYTHON := .venv/bin/python
 SIDE_BY_SIDE := $(PYTHON) -m pytest --numprocesses 3 --dist loadfile
 unexport PYTHONDONTWRITEBYTECODE  # each of some thousand processes would compile all that it imports
 
-.PHONY: setup setup-tests setup-bench setup-docs demo up test busy mutants chaos faults check lines packages apt-repository test-packages bench soak docs format clean
+.PHONY: setup setup-tests setup-bench setup-s3 setup-docs demo up test busy mutants chaos faults check lines packages apt-repository test-packages bench soak docs format clean
 
 setup:
 	@deploy/setup/setup.sh
@@ -28,6 +28,9 @@ setup-tests:
 
 setup-bench:
 	@deploy/setup/setup.sh bench
+
+setup-s3:
+	@deploy/setup/setup.sh s3
 
 setup-docs:
 	@deploy/setup/setup.sh docs
@@ -59,7 +62,7 @@ check: setup
 lines:
 	@git ls-files 'edge/*.py' 'cloud/*.py' 'shared/*.py' | xargs cat | wc -l
 
-packages: setup
+packages: setup-s3
 	@deploy/packages/build.sh $(ARGS)
 
 apt-repository: packages

@@ -9,7 +9,7 @@
 #   deploy/packages/build.sh --only fogline-edge   the gateway's package alone, which takes two minutes
 #   deploy/packages/build.sh --sources FILE        with the mirrors that this apt sources file names, not those of this machine
 #
-# Needs root (chroot). Run deploy/setup/setup.sh first: uv and the lock come from there.
+# Needs root (chroot). Run deploy/setup/setup.sh s3 first: uv, the lock and the jars come from there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -121,7 +121,10 @@ cp docs/install-gateway.md docs/install-cloud.md "$source/docs/"
 for each in "${locks[@]}" sources tools; do cp "$state/$each.lock" "$source/"; done
 cp -r "$wheels" "$source/wheels"
 [ -z "$again" ] || rm -rf "$source/wheels/built"
-[ -n "$only" ] || cp -r .fogline/jars/spark "$source/jars"
+if [ -z "$only" ]; then
+    cp -r .fogline/jars/spark "$source/jars"
+    cp -r .fogline/jars/s3 "$source/jars-s3"
+fi
 [ -z "$version" ] || sed -i "1s/(.*)/($version)/" "$source/debian/changelog"
 version=$(sed -n '1s/.*(\(.*\)).*/\1/p' "$source/debian/changelog")
 say "building the packages $version for $arch"

@@ -4,12 +4,14 @@
 #     deploy/setup/setup.sh            what it takes to run
 #     deploy/setup/setup.sh tests      and to test: other people's clients, a broker, promtool
 #     deploy/setup/setup.sh bench      and to measure: a broker
+#     deploy/setup/setup.sh s3         and for tables in an object store (tests and bench need it too)
 #     deploy/setup/setup.sh docs       and to render pictures: Graphviz
 #
 # 1. the system packages that are missing, by apt, named aloud before they are installed
 # 2. .venv: uv, then the hashed Python dependencies of requirements.lock, then our four distributions
-# 3. .fogline/jars: the pinned jars of Kafka, Spark's connectors (tests: an AMQP client; Eclipse Hono's clients
-#    and a Java compiler), by Ivy, checked against their sha256; .fogline/jars/spark.jsa: an archive of Spark's classes
+# 3. .fogline/jars: the pinned jars of Kafka, Spark's connectors (s3: a client of S3, a Java compiler; tests: clients of AMQP and
+#    Eclipse Hono too), by Ivy, checked against their sha256; .fogline/jars/spark.jsa: an archive of Spark's classes;
+#    s3: .fogline/jars/s3/fogline-log-store.jar, compiled from cloud/java
 # 4. tests: node_modules of tests/contracts/foreign (an AMQP client, a Kafka client with the CloudEvents SDK), by npm, checked
 #    against their lock files
 # 5. tests: .fogline/bin/cloudevents-go, a Kafka client with the CloudEvents SDK for Go, by go, checked against its go.sum
@@ -20,11 +22,12 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 case "${1:-}" in
-    "") for_tests="" for_bench="" for_docs="" ;;
-    tests) for_tests=yes for_bench="" for_docs="" ;;
-    bench) for_tests="" for_bench=yes for_docs="" ;;
-    docs) for_tests="" for_bench="" for_docs=yes ;;
-    *) printf 'usage: %s [tests | bench | docs]\n' "$0" >&2; exit 2 ;;
+    "") for_tests="" for_bench="" for_s3="" for_docs="" ;;
+    tests) for_tests=yes for_bench="" for_s3=yes for_docs="" ;;
+    bench) for_tests="" for_bench=yes for_s3=yes for_docs="" ;;
+    s3) for_tests="" for_bench="" for_s3=yes for_docs="" ;;
+    docs) for_tests="" for_bench="" for_s3="" for_docs=yes ;;
+    *) printf 'usage: %s [tests | bench | s3 | docs]\n' "$0" >&2; exit 2 ;;
 esac
 
 state=.fogline
@@ -149,6 +152,23 @@ install_jars() {
     mark_done "jars-$name" "$want"
 }
 
+# Compiles how Spark commits to tables in an object store, by a compiler of those jars: a JDK would be a package of 200 MB.
+install_log_store() {
+    local want jars=$state/jars classes=$state/log-store source=cloud/java/fogline/PutIfAbsentLogStore.java
+    want=$(digest "$source" deploy/setup/{s3,spark,compiler}-jars.lock requirements.lock)
+    is_done log-store "$want" && [ -e "$jars/s3/fogline-log-store.jar" ] && return 0
+    say "compiling $source into $jars/s3/fogline-log-store.jar"
+    local pyspark
+    pyspark=$("$python" -c 'import importlib.util as u; print(u.find_spec("pyspark").submodule_search_locations[0])')
+    rm -rf "$classes"
+    java -cp "$jars/compiler/*" org.eclipse.jdt.internal.compiler.batch.Main -17 -proc:none -g:none -d "$classes" \
+        -cp "$(echo "$jars"/spark/delta-storage-*.jar "$pyspark"/jars/hadoop-client-api-*.jar | tr ' ' ':')" "$source" >"$state/log-store.log" 2>&1 \
+        || { tail -n 20 "$state/log-store.log" >&2; fail "$source could not be compiled (see $state/log-store.log)"; }
+    find "$classes" -exec touch -d 2026-01-01 {} +  # the same bytes each time
+    (cd "$classes" && TZ=UTC "$OLDPWD/$python" -m zipfile -c "$OLDPWD/$jars/s3/fogline-log-store.jar" fogline/)
+    mark_done log-store "$want"
+}
+
 install_class_archive() {
     local want log=$state/class-archive.log
     want=$(digest requirements.lock deploy/setup/spark-jars.lock cloud/fogline_cloud/flows/driver/{class_archive,session}.py)
@@ -189,6 +209,11 @@ install_python
 install_jars kafka
 install_jars spark
 install_class_archive
+if [ -n "$for_s3" ]; then
+    install_jars s3
+    install_jars compiler
+    install_log_store
+fi
 if [ -n "$for_tests" ]; then
     install_jars amqp
     install_jars hono

@@ -15,8 +15,9 @@ from flows.tenant_flow import SHARDS, Flow
 from fogline.events.event import Event, Lane, TimeQuality
 from fogline_cloud.flows import parsers
 from fogline_cloud.flows.driver.session import spark_session
-from fogline_cloud.settings import CloudSettings, FlowSettings
+from fogline_cloud.settings import CloudSettings, FlowSettings, StoreSettings
 from fogline_lab.kafka_broker import KafkaBroker
+from fogline_lab.object_store import BUCKET, ObjectStore
 
 TEST_PARSERS = ("endless", "wrong", "again", "deadly", "stuck", "tardy")
 PLUGIN = Path(__file__).parent / "plugin"
@@ -65,10 +66,15 @@ def plugin() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def spark(plugin: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(plugin: None, object_store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session whose tables may be in folders and in the object store."""
     folder = tmp_path_factory.mktemp("spark")
-    flow = FlowSettings(checkpoint=str(folder / "spark"), spark={"spark.driver.memory": "1g"})
-    with spark_session(CloudSettings(tenant="t", kafka={"bootstrap.servers": "127.0.0.1:1"}, flow=flow)) as session:
+    more = {"spark.driver.memory": "1g"}
+    flow = FlowSettings(checkpoint=str(folder / "spark"), tables=f"s3a://{BUCKET}/spark", spark=more)
+    store = StoreSettings(endpoint=object_store.endpoint, key_file=str(object_store.key_file))
+    with spark_session(
+        CloudSettings(tenant="t", kafka={"bootstrap.servers": "127.0.0.1:1"}, flow=flow, store=store)
+    ) as session:
         yield session
 
 

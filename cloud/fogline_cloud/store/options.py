@@ -8,6 +8,7 @@ from fogline_cloud.store.key_file import StoreKeys, read_keys
 _SCHEMES = ("s3a://", "s3://")  # `settings.load` makes the first one of both
 LOG_STORE = "fogline.PutIfAbsentLogStore"
 """The class by which Spark commits to tables in the store (cloud/java)."""
+_TRIES = 3  # of Hadoop, each of which is several of the SDK: a flow reports a store that is away, and waits by itself
 _USUAL_REGION = "us-east-1"  # of stores that have no regions
 
 
@@ -52,7 +53,11 @@ def client_options(store: StoreSettings, keys: StoreKeys | None) -> dict[str, st
 
 def spark_options(store: StoreSettings) -> dict[str, str]:
     """Return Spark's options, without secrets: a command line shows these, and Spark's pages may."""
-    options = {"spark.hadoop.fs.s3a.path.style.access": str(is_path_style(store)).lower()}
+    options = {
+        "spark.hadoop.fs.s3a.path.style.access": str(is_path_style(store)).lower(),
+        "spark.hadoop.fs.s3a.input.stream.type": "classic",
+        "spark.hadoop.fs.s3a.retry.limit": str(_TRIES),
+    }
     if store.endpoint is not None:
         options["spark.hadoop.fs.s3a.endpoint"] = store.endpoint
         options["spark.hadoop.fs.s3a.connection.ssl.enabled"] = str(not is_plain(store)).lower()

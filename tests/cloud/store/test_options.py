@@ -11,6 +11,7 @@ from fogline_cloud.store.key_file import StoreKeys, read_keys
 from fogline_cloud.store.options import delta_options, hadoop_secrets, spark_options, storage_of
 
 KEYS = StoreKeys("AKIA1", "hidden", "session")
+ALWAYS = {"spark.hadoop.fs.s3a.input.stream.type": "classic", "spark.hadoop.fs.s3a.retry.limit": "3"}
 OWN = StoreSettings(endpoint="http://store.example:9000")
 
 
@@ -32,6 +33,7 @@ def test_a_store_of_ones_own_has_the_same_address_and_form_for_both_clients():
         "aws_session_token": "session",
     }
     assert spark_options(OWN) == {
+        **ALWAYS,
         "spark.hadoop.fs.s3a.endpoint": "http://store.example:9000",
         "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
         "spark.hadoop.fs.s3a.path.style.access": "true",
@@ -45,6 +47,7 @@ def test_amazon_s3_needs_no_settings_but_may_have_a_region():
         "aws_virtual_hosted_style_request": "true",
     }
     assert spark_options(StoreSettings(region="eu-north-1")) == {
+        **ALWAYS,
         "spark.hadoop.fs.s3a.endpoint.region": "eu-north-1",
         "spark.hadoop.fs.s3a.path.style.access": "false",
     }

@@ -28,7 +28,7 @@ Shown = dict[str, Any]
 @contextmanager
 def running(folder: Path) -> Iterator["HonoApplication"]:
     """The program, compiled into `folder`, together with the examples of the documentation."""
-    path = ":".join(map(str, [folder, *find_jars("hono")]))
+    path = ":".join(map(str, [folder, *find_jars("hono"), *find_jars("compiler")]))
     sources = [str(PROGRAM), *(str(_example(folder, *each)) for each in EXAMPLES)]
     compiler = [find_java(), *_OPTIONS, "-cp", path, _COMPILER, "-17", "-proc:none", "-cp", path, "-d", str(folder), *sources]
     compiled = subprocess.run(compiler, capture_output=True, text=True, timeout=COMPILE_LIMIT_S, check=False)
