@@ -168,7 +168,13 @@ class FlowSettings(_Strict, frozen=True, kw_only=True):
     raw_days: Annotated[int, Meta(ge=0, le=36500)] | Literal["forever"] = 90
     """Days for which table `raw` keeps the raw records. 0: the flow writes no such table."""
     master: str | None = None
-    """Spark master. Default: that of spark-submit, else `local[2]`."""
+    """Spark master. `fogline flow run --master URL` comes before it. Default: that of spark-submit, else `local[2]`."""
+    archive: str | None = None
+    """The executors' environment: a file or a URL, which `fogline flow archive` writes (docs/clusters.md). Default: executors
+    have the packages installed. Without effect with a local master."""
+    min_partitions: Annotated[int, Meta(ge=1)] | None = None
+    """Least number of tasks that read a micro-batch, if the executors have as many cores. Default: one task for each partition
+    of the raw topics, of which each shard has three."""
     lanes: Annotated[list[Lane], Meta(min_length=1)] = msgspec.field(default_factory=lambda: list(Lane))
     """Lanes that this flow reads (docs/tables.md, Alarms first). `telemetry` and `bulk` only together. Default: all."""
     trigger_ms: Annotated[int, Meta(ge=0)] = 1000
@@ -308,6 +314,7 @@ def load(path: Path, *, kafka: bool = True) -> CloudSettings:
         settings.flow,
         tables=_place(settings.flow.tables, path, "tables"),
         checkpoint=_place(settings.flow.checkpoint, path, "checkpoint"),
+        archive=_beside(settings.flow.archive, path),
         ble_keys=_beside(settings.flow.ble_keys, path),
     )
     commands, bridge, operator = settings.commands, settings.bridge, settings.operator

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake.exceptions import DeltaError
 
 from fogline.events.event import Event
-from fogline_cloud.flows.tables.files import FileWriter, TableFolder, missing_probes, read_rows, statistics, write_probes
+from fogline_cloud.flows.tables.files import FileWriter, TableFolder, missing_probes, read_rows, statistics, write_probe
 from fogline_cloud.flows.tables.schema import DECIDED, STORED
 from fogline_cloud.flows.worker import derive
 
@@ -101,9 +102,11 @@ def test_a_large_body_is_not_copied() -> None:
     assert [(each.value, each.headers[-1]) for each in dead] == [(b"", ("fogline_body", b"table"))]
 
 
-def test_an_executor_without_the_folder_writes_no_probe(folder: Path) -> None:
-    """F12: its machine has no such folder, which the driver reports, not the executor."""
+def test_a_driver_sees_the_probes_of_executors_that_share_its_folder(folder: Path) -> None:
     there = TableFolder(str(folder))
-    assert missing_probes(there, list(write_probes(there, ["a", "b"]))) == []
-    assert missing_probes(there, list(write_probes(TableFolder(str(folder / "elsewhere")), ["c"]))) == ["c"]
+    for each in ("a", "b"):
+        write_probe(there, each)
+    assert missing_probes(there, ["a", "b", "c"]) == ["c"]
+    with pytest.raises((DeltaError, OSError)):
+        write_probe(TableFolder(str(folder / "elsewhere")), "c")
     assert not list(folder.iterdir())

@@ -4,9 +4,10 @@ import pytest
 from deltalake import DeltaTable
 
 from fogline.errors import Misconfigured
-from fogline_cloud.flows.driver import parsed_sink
+from fogline_cloud.flows import job
+from fogline_cloud.flows.cluster import executor_check, executor_probe
 from fogline_cloud.flows.driver.table_creation import make_tables
-from fogline_cloud.flows.tables import files, schema
+from fogline_cloud.flows.tables import schema
 from fogline_cloud.flows.tables.files import tables_in
 
 
@@ -28,19 +29,20 @@ def test_tables_of_an_earlier_version_get_the_new_columns(spark, tmp_path, monke
 
 
 def test_a_remote_master_needs_a_folder_that_its_executors_share(flow, make_event, monkeypatch):
-    """F12: the session counts as remote; here its executors write into the driver's folder first, then elsewhere."""
-    monkeypatch.setattr(parsed_sink, "is_local", lambda _master: False)
+    """The session counts as remote: its executors write nothing into the driver's folder first, then what they are asked."""
+    monkeypatch.setattr(job, "is_local", lambda _master: False)
+    monkeypatch.setattr(executor_check, "count_executors", lambda _spark: 1)
     flow.land([make_event(b"1")])
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(files, "write_probes", lambda _folder, names: names)
-        with pytest.raises(Misconfigured, match=r"\[flow\] tables = .*tables: .* master = local.*, use a folder"):
+        elsewhere.setattr(executor_probe, "_write", lambda _asked: None)
+        with pytest.raises(Misconfigured, match=r"tables that the driver does not see: .* master = local.*, use a URL"):
             flow.run()
     assert flow.rows("events") == []
 
     flow.run()
 
     assert len(flow.rows("events")) == 1
-    assert not list((flow.tables / "events").glob("_probe*"))
+    assert not list(flow.tables.glob("_probe*"))
 
 
 @pytest.mark.slow

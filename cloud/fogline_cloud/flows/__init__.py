@@ -1,5 +1,6 @@
 """The Spark flow: keeps raw records in a Delta table, and parses them once, into two Delta tables and the derived topics.
 
+`cluster`: a flow on a cluster: its environment, its start, its executors
 `driver`: drives Spark
 `job`: the running flow
 `parsers`: the parser plugins

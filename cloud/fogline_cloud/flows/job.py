@@ -18,13 +18,14 @@ from pyspark.sql import SparkSession
 from fogline.errors import Misconfigured, Unreachable
 from fogline.process.service_manager import tell_progress
 from fogline.tracing.spans import ExportSpans
+from fogline_cloud.flows.cluster.executor_check import check_executors
 from fogline_cloud.flows.driver.commit import Progress, warm_up
 from fogline_cloud.flows.driver.metrics import Offsets
 from fogline_cloud.flows.driver.parsed_sink import FIRST_EVENTS, ParsedSink
 from fogline_cloud.flows.driver.plan import plan_of
 from fogline_cloud.flows.driver.query import Query, QuerySink
 from fogline_cloud.flows.driver.raw_sink import RawProgress, RawSink
-from fogline_cloud.flows.driver.session import RAW_POOL, log_file, parsing_slots
+from fogline_cloud.flows.driver.session import RAW_POOL, is_local, log_file, parsing_slots
 from fogline_cloud.flows.driver.spark_kafka_options import spark_options
 from fogline_cloud.flows.replay.slow_lane import SLOW_LANE, SlowLane
 from fogline_cloud.flows.start.positions import require_topics
@@ -98,6 +99,8 @@ def run_flow(
     `accept_new_topics`: read raw topics that were created again, if the checkpoint is new.
     Raises `Misconfigured`; Spark's own messages are in `log_file(settings)`.
     """
+    if not is_local(spark.sparkContext.master):
+        check_executors(spark, settings, stop)
     loop = _QueryLoop(spark, settings, stop, once=once, accept_new_topics=accept_new_topics)
     with ThreadPoolExecutor(3, thread_name_prefix="flow") as pool, _stopping_after_failure(stop):
         beside = _Beside(loop, raw, pool)

@@ -27,6 +27,7 @@ _SECRETS: Final = frozenset(
 )
 _PRIVATE_FILES: Final = ("ssl.key.location", "sasl.oauthbearer.assertion.file", "sasl.oauthbearer.assertion.private.key.file")
 _OF_FILE: Final = "_file"
+_PEM: Final = ("https.ca", "ssl.ca", "ssl.certificate", "ssl.key")
 
 
 def resolve_files(kafka: Mapping[str, KafkaValue], path: Path) -> dict[str, KafkaValue]:
@@ -63,6 +64,27 @@ def read_secrets(kafka: Mapping[str, KafkaValue]) -> dict[str, KafkaValue]:
             raise Misconfigured(f"[kafka] {key} = {value}: there is no such file, or it cannot be read")
     _check(settings)
     return settings
+
+
+def with_content(kafka: Mapping[str, KafkaValue]) -> dict[str, KafkaValue]:
+    """Return librdkafka's settings with secrets and PEM texts instead of the names of their files, for another machine.
+
+    Raises `Misconfigured` as `read_secrets` does. A file that librdkafka takes by its name only keeps it.
+    """
+    found = read_secrets(kafka)
+    for what in _PEM:
+        path = found.get(key := f"{what}.location", SYSTEM_AUTHORITIES)
+        if path != SYSTEM_AUTHORITIES:
+            del found[key]
+            found[f"{what}.pem"] = _pem(str(path), key)
+    return found
+
+
+def _pem(path: str, key: str) -> str:
+    try:
+        return Path(path).read_text("ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misconfigured(f"[kafka] {key} = {path}: it cannot be read as PEM: {error}") from None
 
 
 def mechanism_of(kafka: Mapping[str, KafkaValue]) -> str:

@@ -26,6 +26,7 @@
 `port`: an adapter's port without a disk
 `power_cut`: disk images after a power cut
 `secure_kafka`: a Kafka broker with TLS, users and ACLs
+`spark_cluster`: a cluster of Spark whose workers see nothing of the driver's files
 `supervisor`: child processes
 `tcp_line`: slow, cut and half-open TCP connections
 `udp_line`: lost, duplicated and reordered datagrams

@@ -2,6 +2,7 @@
 
 `dead`: `fogline dead`
 `flow`: `fogline flow`
+`flow_cluster`: `fogline flow archive` and `fogline flow submit-options`
 `flow_replay`: `fogline flow replay`
 `flow_state`: `fogline flow status` and `fogline flow resume`
 `ledger`: `fogline ledger`

@@ -17,7 +17,8 @@ from fogline.process.service_manager import tell_status
 from fogline.tracing.activation import tracing
 from fogline.tracing.spans import ExportSpans
 from fogline_cloud.cli.common import add_command, add_group
-from fogline_cloud.cli.tables import flow_state
+from fogline_cloud.cli.tables import flow_cluster, flow_state
+from fogline_cloud.cli.tables.flow_cluster import with_master
 from fogline_cloud.cli.tables.flow_replay import add_replay
 from fogline_cloud.flows.start.lease import leased
 from fogline_cloud.kafka.clients import KafkaClients
@@ -33,6 +34,7 @@ EXAMPLE = """\
 examples:
   fogline flow run --config cloud.toml          until Ctrl-C
   fogline flow run --config cloud.toml --once   until all current records are processed
+  fogline flow run --master spark://host:7077   the same on a cluster (docs/clusters.md)
 """
 
 
@@ -53,6 +55,7 @@ def register(groups: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    run.add_argument("--master", metavar="URL", help="Spark master, instead of [flow] master")
     run.add_argument("--once", action="store_true", help="process the current records, then end")
     run.add_argument(
         "--accept-new-topics",
@@ -71,6 +74,7 @@ def register(groups: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         epilog="example: sudo fogline flow prepare",
         config=False,
     )
+    flow_cluster.register(commands)
     flow_state.register(commands)
 
 
@@ -90,7 +94,7 @@ def _prepare(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    settings, stop = load(arguments.config), threading.Event()
+    settings, stop = with_master(load(arguments.config), arguments.master), threading.Event()
     for each in (signal.SIGINT, signal.SIGTERM):  # before Spark is imported, which takes seconds
         signal.signal(each, lambda *_: stop.set())
     with leased(settings.flow.checkpoint):

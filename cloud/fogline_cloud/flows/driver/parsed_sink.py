@@ -7,8 +7,8 @@ from pyspark.sql import DataFrame, SparkSession
 from fogline.tracing.spans import ExportSpans
 from fogline_cloud.flows.driver.commit import MicroBatchCommitter, Progress
 from fogline_cloud.flows.driver.plan import plan_of
-from fogline_cloud.flows.driver.session import is_local, parsing_slots
-from fogline_cloud.flows.driver.table_creation import make_tables, require_shared
+from fogline_cloud.flows.driver.session import parsing_slots
+from fogline_cloud.flows.driver.table_creation import make_tables
 from fogline_cloud.flows.start.positions import Bounds, Positions, of_events
 from fogline_cloud.flows.start.topic_ids import TopicIds
 from fogline_cloud.flows.tables.batch import MicroBatch
@@ -17,6 +17,7 @@ from fogline_cloud.flows.tables.files import tables_in
 from fogline_cloud.flows.tables.id_keys import IdIndex
 from fogline_cloud.flows.tables.owner import Owner
 from fogline_cloud.flows.worker.tasks import WorkerTask
+from fogline_cloud.kafka.connection_settings import with_content
 from fogline_cloud.settings import CloudSettings
 from fogline_cloud.store.options import storage_of
 
@@ -64,8 +65,6 @@ class ParsedSink:
     def open(self) -> bool:
         """Open the tables, and create missing ones. Returns True if `events` existed. Raises `Misconfigured`."""
         exists = make_tables(self._spark, self._tables)
-        if not is_local(master := self._spark.sparkContext.master):
-            require_shared(self._spark, self._tables.events, master)
         self._events = DeltaLog("events", self._tables.events)
         self._readings = DeltaLog("readings", self._tables.readings)
         return exists
@@ -86,7 +85,7 @@ class ParsedSink:
                 plan=plan_of(self._settings),
                 events=self._tables.events,
                 readings=self._tables.readings,
-                kafka=self._settings.kafka,
+                kafka=with_content(self._settings.kafka),
                 shared=flow.shared,
                 tracing=self._export is not None,
             ),

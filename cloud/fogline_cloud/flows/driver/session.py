@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -24,12 +25,14 @@ _LOCAL = re.compile(r"local(?:\[(\*|[0-9]+)(?:,[0-9]+)?\])?")
 RAW_POOL = "raw"
 """Spark's scheduler pool of the query that writes `raw`. It gets as many free slots as all others together."""
 _DEFAULT_MASTER = "local[2]"
-_SUBMITTED = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS")  # spark-submit sets the first; users set the second instead of it
+_UNPACKED = "env"
+"""Folder of the environment in the working folder of an executor."""
 _ATTEMPTS = 4  # number of times that a task is tried if its worker dies
 
 _ALWAYS: dict[str, Scalar] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.ui.showConsoleProgress": False,  # a bar is no line of a log
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|private key",  # Spark's own, and a PEM key as a value
     "spark.scheduler.mode": "FAIR",
     "spark.sql.session.timeZone": "UTC",
@@ -43,6 +46,13 @@ _ALWAYS: dict[str, Scalar] = {
 _LOG_STORES: dict[str, Scalar] = {f"spark.delta.logStore.{scheme}.impl": LOG_STORE for scheme in ("s3a", "s3")}
 """Delta's own one for S3 overwrites a commit that another program makes at the same time."""
 _CLASS_PATH = "spark.driver.extraClassPath"
+_EXECUTOR_PATH = "spark.executorEnv.PYTHONPATH"
+_OF_JARS = {
+    "org.apache.spark.sql.kafka010.KafkaSourceProvider": "Kafka's source",
+    "org.apache.kafka.clients.consumer.KafkaConsumer": "Kafka's client",
+    "io.delta.tables.DeltaTable": "Delta",
+}
+"""A class of each of our jars that a flow needs, and what it is."""
 _QUICK_JAVA = (
     "-XX:+UseParallelGC -XX:+UnlockDiagnosticVMOptions -XX:-C1UpdateMethodData -XX:Tier4InvocationThreshold=150000"
     " -XX:Tier4MinInvocationThreshold=18000 -XX:Tier4CompileThreshold=450000 -XX:Tier4BackEdgeThreshold=1200000"
@@ -51,7 +61,6 @@ _QUICK_JAVA = (
 _LOCALLY: dict[str, Scalar] = {
     "spark.driver.defaultJavaOptions": _QUICK_JAVA,
     "spark.ui.enabled": False,
-    "spark.ui.showConsoleProgress": False,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
@@ -67,12 +76,22 @@ def is_local(master: str) -> bool:
     return _LOCAL.fullmatch(master) is not None
 
 
+def is_submitted() -> bool:
+    """Return True if spark-submit has started this process, or a user's PYSPARK_SUBMIT_ARGS stand for it."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ or "--master" in os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+
+
 def spark_master(flow: FlowSettings) -> str | None:
-    """Return the master to set, `None` to leave it to spark-submit.
+    """Return the master to set, `None` to leave it to spark-submit. Raises `Misconfigured` if both choose one.
 
     A local one gets `_ATTEMPTS` tries of a task, and a slot for the query that writes `raw`.
     """
-    if flow.master is None and any(name in os.environ for name in _SUBMITTED):
+    if is_submitted():
+        if flow.master is not None:
+            raise Misconfigured(
+                f"[flow] master = {flow.master}, but spark-submit has chosen a master too: "
+                "delete the setting, or run `fogline flow run` without spark-submit"
+            )
         return None
     match = _LOCAL.fullmatch(chosen := flow.master or _DEFAULT_MASTER)
     if match is None:
@@ -122,10 +141,10 @@ def configuration(settings: CloudSettings) -> dict[str, str]:
         **_LOG_STORES,
         **(spark_options(settings.store) if stored else {}),
         "spark.app.name": f"fogline-{flow.name}",
-        **({} if local else {"spark.jars": ",".join(jars)}),
         "spark.driver.extraJavaOptions": java_options(settings) + (_archive_options() if local else ""),
         **(_LOCALLY if local else {}),
         **flow.spark,
+        **({} if local else _for_executors(flow, jars)),
     }
     if local:  # Java maps classes of its class path alone from an archive; a cluster's workers need copies of the jars
         own = [str(flow.spark[_CLASS_PATH])] if _CLASS_PATH in flow.spark else []
@@ -133,14 +152,33 @@ def configuration(settings: CloudSettings) -> dict[str, str]:
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in chosen.items()}
 
 
+def _for_executors(flow: FlowSettings, jars: list[str]) -> dict[str, Scalar]:
+    """Return the settings that bring jars and environment to a cluster's executors, beside those of the user."""
+    lists = {"spark.jars": jars}
+    chosen: dict[str, Scalar] = {}
+    if flow.archive is not None:
+        if "://" not in flow.archive and not Path(flow.archive).is_file():
+            raise Misconfigured(f"[flow] archive = {flow.archive}: there is no such file: run `fogline flow archive`")
+        lists["spark.archives"] = [f"{flow.archive}#{_UNPACKED}"]
+        own = str(flow.spark.get(_EXECUTOR_PATH, ""))
+        chosen[_EXECUTOR_PATH] = f"{_UNPACKED}:{own}" if own else _UNPACKED
+    for key, ours in lists.items():
+        chosen[key] = ",".join([*ours, *filter(None, [str(flow.spark.get(key, ""))])])
+    return chosen
+
+
+def executor_python(flow: FlowSettings) -> str:
+    """Return the Python of a cluster's executors: the user's choice, else the driver's, by its name with an archive."""
+    own = f"python{sys.version_info.major}.{sys.version_info.minor}" if flow.archive else sys.executable
+    return str(flow.spark.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or own)
+
+
 def start_session(settings: CloudSettings) -> SparkSession:
-    """Start a session, or return the running one. Raises `Misconfigured`. On a cluster, set PYSPARK_PYTHON."""
+    """Start a session, or return the running one. Raises `Misconfigured`."""
     java = find_java()
     master = spark_master(settings.flow)
-    if master is not None and is_local(master):
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-    else:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    local = master is not None and is_local(master)
+    os.environ["PYSPARK_PYTHON"] = sys.executable if local else executor_python(settings.flow)
     secrets = hadoop_secrets(keys_of(settings)) if uses_store(settings) else {}
     log_file(settings).parent.mkdir(parents=True, exist_ok=True)
     builder = SparkSession.builder
@@ -152,11 +190,26 @@ def start_session(settings: CloudSettings) -> SparkSession:
         except (PySparkException, OSError) as error:
             first = str(error).strip().partition("\n")[0]
             raise Misconfigured(f"Spark does not start with {java}: {first} (see {log_file(settings)})") from error
+    _require_jars(spark)
     for key, value in secrets.items():  # not in the configuration, which is on Java's command line
         spark.sparkContext._jsc.hadoopConfiguration().set(key, value)  # noqa: SLF001 - PySpark has no API for Hadoop's options
     spark.sparkContext.setLogLevel("WARN")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # Spark's own log has the same errors
     return spark
+
+
+def _require_jars(spark: SparkSession) -> None:
+    """Raise `Misconfigured` unless the driver has the classes of our jars: spark-submit alone decides what it has."""
+    jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no other name for its JVM
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    for name, what in _OF_JARS.items():
+        try:
+            jvm.java.lang.Class.forName(name, False, loader)
+        except Py4JError:
+            raise Misconfigured(
+                f"Spark's driver has no jar of {what}: start it by `fogline flow run --master URL`, "
+                "or by the line that `fogline flow submit-options` prints"
+            ) from None
 
 
 @contextmanager

@@ -33,6 +33,7 @@ def raw_stream(spark: SparkSession, settings: CloudSettings, starting: str, max_
 
     `options`: further options of Spark's Kafka source.
     """
+    split = {} if settings.flow.min_partitions is None else {"minPartitions": settings.flow.min_partitions}
     stream = (
         spark.readStream.format("kafka")
         .options(**spark_options(settings.kafka))
@@ -43,7 +44,7 @@ def raw_stream(spark: SparkSession, settings: CloudSettings, starting: str, max_
         .option("failOnDataLoss", "true")
         .option("includeHeaders", "true")
         .option("maxOffsetsPerTrigger", max_events)
-        .options(**options)
+        .options(**split, **options)
         .load()
     )
     return stream.select("topic", "partition", "offset", F.col("timestamp").alias("ingested"), "value", "headers")

@@ -6,10 +6,9 @@ tunes librdkafka, and is ignored.
 
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 
 from fogline.errors import Misconfigured
-from fogline_cloud.kafka.connection_settings import SYSTEM_AUTHORITIES, mechanism_of, read_secrets
+from fogline_cloud.kafka.connection_settings import SYSTEM_AUTHORITIES, mechanism_of, with_content
 from fogline_cloud.settings import Scalar
 
 log = logging.getLogger(__name__)
@@ -21,7 +20,6 @@ _SAME = {
 }
 _RENAMED = {"metadata.broker.list": "bootstrap.servers"}
 _PROTECT = ("enable.sasl.", "enable.ssl.", "https.", "sasl.", "security.", "ssl.")
-_PEM = ("https.ca", "ssl.ca", "ssl.certificate", "ssl.key")
 _PKCS8 = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRIVATE KEY-----")
 _SECURITY = "org.apache.kafka.common.security"
 _LOGIN_MODULES = {
@@ -40,12 +38,13 @@ def spark_options(kafka: Mapping[str, Scalar]) -> dict[str, str]:
 
     Raises `Misconfigured` for a file that cannot be read, and for a setting that the Java client cannot follow.
     """
-    return {f"kafka.{key}": value for key, value in java_settings(_with_content(read_secrets(kafka))).items()}
+    return {f"kafka.{key}": value for key, value in java_settings(with_content(kafka)).items()}
 
 
 def java_settings(kafka: Mapping[str, Scalar]) -> dict[str, str]:
     """Translate librdkafka's settings, which hold PEM texts instead of the names of their files. Pure, but for a log line."""
-    left = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in kafka.items()}
+    told = {key: value for key, value in kafka.items() if value != SYSTEM_AUTHORITIES}  # the Java client's default
+    left = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in told.items()}
     java = {**_transport(left), **_login(left), **_stores(left)}
     for key, value in left.items():
         if key in _SAME or key in _RENAMED:
@@ -126,20 +125,3 @@ def _stores(left: dict[str, str]) -> dict[str, str]:
             )
         java |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": certificate, "ssl.keystore.key": key}
     return java
-
-
-def _with_content(kafka: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Return the settings with PEM texts instead of the names of their files."""
-    found = dict(kafka)
-    for what in _PEM:
-        path = found.pop(f"{what}.location", SYSTEM_AUTHORITIES)
-        if path != SYSTEM_AUTHORITIES:
-            found[f"{what}.pem"] = _pem(str(path), f"{what}.location")
-    return found
-
-
-def _pem(path: str, key: str) -> str:
-    try:
-        return Path(path).read_text("ascii")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Misconfigured(f"[kafka] {key} = {path}: it cannot be read as PEM: {error}") from None

@@ -1,8 +1,6 @@
 """Creates the tables with Spark, and adds columns that they lack."""
 
-from functools import partial
 from itertools import pairwise
-from uuid import uuid4
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -11,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from fogline.errors import Misconfigured
-from fogline_cloud.flows.tables import files, schema
+from fogline_cloud.flows.tables import schema
 from fogline_cloud.flows.tables.files import TableFolder, Tables
 from fogline_cloud.flows.tables.schema import MEASURED, Column
 
@@ -51,17 +49,6 @@ def _known_columns(folder: TableFolder) -> list[str]:
         return [field.name for field in DeltaTable(folder.uri, storage_options=folder.storage).schema().fields]
     except (DeltaError, OSError):
         return []
-
-
-def require_shared(spark: SparkSession, folder: TableFolder, master: str) -> None:
-    """Raise `Misconfigured` unless the driver sees the files that executors write into the folder."""
-    names = [f"_probe-{uuid4()}" for _ in range(spark.sparkContext.defaultParallelism)]
-    spark.sparkContext.parallelize(names, len(names)).mapPartitions(partial(files.write_probes, folder)).collect()
-    if files.missing_probes(folder, names):
-        raise Misconfigured(
-            f"[flow] tables = {folder.path.removesuffix('/events')}: the driver does not see the files that Spark's executors "
-            f"write there: with master = {master}, use a folder that all machines share, or a URL"
-        )
 
 
 def is_table(spark: SparkSession, path: str) -> bool:

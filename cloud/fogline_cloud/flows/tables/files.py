@@ -1,7 +1,7 @@
 """Parquet files in a table's folder, written and read by workers. No Spark, and no commits."""
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
-from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 
 from fogline.errors import Misconfigured
@@ -100,12 +99,10 @@ def missing_files(folder: TableFolder, files: Sequence[File]) -> list[str]:
     return [each.path for each in folder.file_system().get_file_info([each.path for each in files]) if not each.is_file]
 
 
-def write_probes(folder: TableFolder, names: Iterable[str]) -> Iterator[str]:
-    """Write a small file for each name, so that the driver can see if executors write into its folder. Yields the names."""
-    for name in names:
-        with suppress(DeltaError, OSError), folder.file_system().open_output_stream(name, buffer_size=_PROBE_BYTES) as out:
-            out.write(b"probe")
-        yield name
+def write_probe(folder: TableFolder, name: str) -> None:
+    """Write a small file, so that the driver can see if an executor writes into its folder. Raises `DeltaError`, `OSError`."""
+    with folder.file_system().open_output_stream(name, buffer_size=_PROBE_BYTES) as out:
+        out.write(b"probe")
 
 
 def missing_probes(folder: TableFolder, names: Sequence[str]) -> list[str]:
