@@ -173,8 +173,8 @@ class FlowSettings(_Strict, frozen=True, kw_only=True):
     """The executors' environment: a file or a URL, which `fogline flow archive` writes (docs/clusters.md). Default: executors
     have the packages installed. Without effect with a local master."""
     min_partitions: Annotated[int, Meta(ge=1)] | None = None
-    """Least number of tasks that read a micro-batch, if the executors have as many cores. Default: one task for each partition
-    of the raw topics, of which each shard has three."""
+    """Number of tasks that a micro-batch is split into, if the executors have as many cores. Then records of a device may be
+    out of order in the derived topics. Default: one task for each partition of the raw topics, of which a shard has three."""
     lanes: Annotated[list[Lane], Meta(min_length=1)] = msgspec.field(default_factory=lambda: list(Lane))
     """Lanes that this flow reads (docs/tables.md, Alarms first). `telemetry` and `bulk` only together. Default: all."""
     trigger_ms: Annotated[int, Meta(ge=0)] = 1000

@@ -66,8 +66,9 @@ class Progress(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class MicroBatchCommitter:
-    """Takes micro-batches through the four steps, one after the other. `parallel`: number of tasks that run at once.
+    """Takes micro-batches through the four steps, one after the other.
 
+    `slots`: returns the number of tasks that run at once, which changes as a cluster's executors come and go.
     `export`: takes the spans of committed rows, if `task.tracing` is set.
     """
 
@@ -78,7 +79,7 @@ class MicroBatchCommitter:
     owner: Owner
     topic_ids: TopicIds
     ids: IdIndex
-    parallel: int
+    slots: Callable[[], int]
     probation: Probation = field(default_factory=Probation)
     export: ExportSpans | None = None
 
@@ -99,7 +100,7 @@ class MicroBatchCommitter:
         """Do steps 3 and 4 of a batch whose rows are in `events`. Idempotent."""
         write = self.readings.newest(batch) < batch.number
         work = partial(tasks.derive, self.task, batch, write=write)
-        derived = derive(self.spark, work, self.events.holding(batch), self.parallel)
+        derived = derive(self.spark, work, self.events.holding(batch), self.slots())
         self.readings.append(derived.files, batch, self.owner)
         return derived
 
@@ -107,7 +108,7 @@ class MicroBatchCommitter:
         begun_ns = time_ns()
         plan = msgspec.structs.replace(self.task.plan, in_child=self.probation.parsers)
         stage = partial(_stage, msgspec.structs.replace(self.task, plan=plan), batch)
-        staged = collected(raw.coalesce(self.parallel).mapInArrow(stage, tasks.REPLY))
+        staged = collected(raw.coalesce(self.slots()).mapInArrow(stage, tasks.REPLY))
         self.probation.landed({*staged.killers})
         if staged.replayed or staged.shared:
             staged = joined([staged, *self._deduplicated(staged, batch)])
@@ -118,7 +119,7 @@ class MicroBatchCommitter:
         committed_ns = time_ns()
         self.readings.append(staged.readings, batch, self.owner)
         work, paths = partial(tasks.derive, self.task, batch, write=False), [each.path for each in staged.files]
-        derived = derive(self.spark, work, paths, self.parallel, alone=count_rows(staged.files) <= FEW_EVENTS)
+        derived = derive(self.spark, work, paths, self.slots(), alone=count_rows(staged.files) <= FEW_EVENTS)
         if self.export is not None:
             self.export(parse_spans(derived.traced, batch.flow, (begun_ns, committed_ns)))
         return derived
@@ -134,7 +135,7 @@ class MicroBatchCommitter:
             settled = self._read(paths) if paths else self._read([staged.replayed[0].path]).limit(0)
             marked = mark_replayed(contested, settled.select("outcome", *_IDENTITY))
             stage = partial(tasks.stage_rows, self.task)
-            found.append(collected(marked.coalesce(self.parallel).mapInArrow(stage, tasks.REPLY)))
+            found.append(collected(marked.coalesce(self.slots()).mapInArrow(stage, tasks.REPLY)))
         if staged.shared:
             found.append(self._with_verdicts(staged.shared))
         delete_below(self.events.folder, tasks.contested_folder(batch))

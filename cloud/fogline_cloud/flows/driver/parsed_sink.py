@@ -92,7 +92,7 @@ class ParsedSink:
             owner=owner,
             topic_ids=topic_ids,
             ids=IdIndex(self._tables.events),
-            parallel=parsing_slots(self._spark.sparkContext.defaultParallelism, flow),
+            slots=lambda: parsing_slots(self._spark.sparkContext.defaultParallelism, flow),
             export=self._export,
         )
 
