@@ -61,11 +61,19 @@ class ClusterWorld:
 
     def flow(self, config: Path, name: str) -> ChildProcess:
         """Return a flow on the cluster, which is not started yet."""
-        return ChildProcess("flow", self.command(config, self.cluster.url), self._folder / f"{name}.log")
+        log = self._folder / f"{name}.log"
+        return ChildProcess("flow", self.command(config, self.cluster.url), log, folder=self._folder)
+
+    def run(
+        self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end, in our folder, with these variables beside our own."""
+        whole = {**os.environ, **(environment or {})}
+        return subprocess.run(command, cwd=self._folder, env=whole, capture_output=True, text=True, timeout=LIFE_S, check=False)
 
     def run_once(self, config: Path, master: str) -> None:
         """Run a flow to the end of the records that Kafka has now."""
-        done = run(self.command(config, master, "--once"))
+        done = self.run(self.command(config, master, "--once"))
         assert done.returncode == 0, done.stdout + done.stderr
 
     def land(self, first: int, count: int) -> None:
@@ -86,9 +94,3 @@ class ClusterWorld:
             return Counter()
         found = DeltaTable(uri, storage_options=options).to_pyarrow_table(columns=list(columns))
         return Counter(zip(*(found[column].to_pylist() for column in columns), strict=True))
-
-
-def run(command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, with these variables beside our own."""
-    whole = {**os.environ, **(environment or {})}
-    return subprocess.run(command, env=whole, capture_output=True, text=True, timeout=LIFE_S, check=False)

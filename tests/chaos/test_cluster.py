@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.cluster_world import LIFE_S, ClusterWorld, run
+from chaos.cluster_world import LIFE_S, ClusterWorld
 from fogline_cloud.cli.main import main
 from fogline_lab.kafka_broker import KafkaBroker
 from fogline_lab.object_store import ObjectStore
@@ -116,7 +116,7 @@ def test_executors_without_keys_to_the_store_are_named_before_the_first_batch(wo
     """The driver has the keys in its environment, which no executor has."""
     config = world.config("no-keys", keys=False)
     keys = {"AWS_ACCESS_KEY_ID": object_store.key_id, "AWS_SECRET_ACCESS_KEY": object_store.secret}
-    done = run(world.command(config, world.cluster.url, "--once"), keys)
+    done = world.run(world.command(config, world.cluster.url, "--once"), keys)
     assert done.returncode == 2, done.stdout
     assert "the executor on " in last_line(done.stderr)
     assert "cannot write to [flow] tables = s3a://" in last_line(done.stderr)
@@ -129,17 +129,19 @@ def test_executors_without_keys_to_the_store_are_named_before_the_first_batch(wo
 def test_spark_submit_starts_the_flow_by_our_line_and_refuses_it_without_our_jars(world):
     world.land(1, 100)
     config = world.config("submitted")
-    made = run([find_script("fogline"), "flow", "submit-options", "--master", world.cluster.url, "--config", config, "--json"])
+    made = world.run(
+        [find_script("fogline"), "flow", "submit-options", "--master", world.cluster.url, "--config", config, "--json"]
+    )
     line = json.loads(made.stdout)
     application = [*line["application"], "--once"]
     bare = ["--master", world.cluster.url, "--conf", f"spark.pyspark.driver.python={sys.executable}"]
-    done = run([line["program"], *bare, *application])
+    done = world.run([line["program"], *bare, *application])
     assert done.returncode != 0
     assert (
         "Spark's driver has no jar of Kafka's source: start it by `fogline flow run --master URL`" in done.stdout + done.stderr
     )
 
-    done = run([line["program"], *line["options"], *application])
+    done = world.run([line["program"], *line["options"], *application])
     assert done.returncode == 0, done.stdout + done.stderr
     assert world.rows("submitted", "events", ("sequence",)).total() == 100
 
@@ -157,6 +159,6 @@ def test_executors_with_another_python_are_named_before_the_first_batch(
     (old / name).chmod(0o755)
     with SparkCluster(tmp_path_factory.mktemp("old-cluster"), workers=1, python=old) as cluster:
         world = ClusterWorld(folder, tenant, kafka.bootstrap, object_store, cluster, archive)
-        done = run(world.command(world.config("old"), cluster.url, "--once"))
+        done = world.run(world.command(world.config("old"), cluster.url, "--once"))
     assert done.returncode == 2, done.stdout
     assert f"runs Python 3.9, the driver 3.{sys.version_info.minor}: install {name} there" in last_line(done.stderr)

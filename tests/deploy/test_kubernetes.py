@@ -1,6 +1,7 @@
 """The manifests of deploy/kubernetes are valid, agree with each other and with the settings, and run with few rights."""
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,9 +81,33 @@ def test_overlay_patches_existing_objects(folder):
         target = base[f"{patch['target']['kind']}/{patch['target']['name']}"]
         for change in yaml.safe_load(patch["patch"]):
             place: Any = target
-            for step in change["path"].strip("/").split("/"):
+            *parents, last = change["path"].strip("/").split("/")
+            for step in parents:
                 place = place[int(step)] if isinstance(place, list) else place[step]
-            assert change["op"] == "replace", "a JSON patch fails if its place is missing"
+            there = int(last) < len(place) if isinstance(place, list) else last in place
+            assert (change["op"], there) in {("replace", True), ("add", False)}, "a JSON patch fails if its place is missing"
+
+
+def test_the_flow_of_a_cluster_is_the_driver_of_executors_that_get_the_archive(tmp_path):
+    """Its pod writes the archive first. Executors reach the driver at the ports of its service, and of the settings."""
+    folder = FOLDER / "overlays" / "cluster"
+    changes = yaml.safe_load(customization(folder)["patches"][0]["patch"])
+    flow = next(each for each in manifests(BASE) if named(each) == "Deployment/fogline-flow")
+    pod = flow["spec"]["template"]["spec"]
+    pod["containers"][0]["args"], pod["initContainers"] = (each["value"] for each in changes)
+    for version in VERSIONS:
+        kubernetes_validate.validate(flow, version, strict=True)
+    run, archive = (build_parser().parse_args(each[0]["args"]) for each in (pod["containers"], pod["initContainers"]))
+    assert run.master.startswith("spark://")
+    assert archive.config == run.config
+    settings = tomllib.loads((folder / "cloud.toml").read_text("utf-8"))["flow"]
+    assert settings["archive"].startswith(pod["initContainers"][0]["volumeMounts"][1]["mountPath"])
+    service = next(each for each in manifests(folder) if each["kind"] == "Service")
+    ports = [settings["spark"][f"spark.driver.{name}"] for name in ("port", "blockManager.port")]
+    assert [each["port"] for each in service["spec"]["ports"]] == ports
+    policy = next(each for each in manifests(folder) if each["kind"] == "NetworkPolicy")
+    assert [each["port"] for each in policy["spec"]["ingress"][0]["ports"]] == ports
+    assert settings["spark"]["spark.driver.host"] == f"{service['metadata']['name']}.{customization(folder)['namespace']}"
 
 
 @pytest.mark.parametrize("template", PODS.values(), ids=PODS)
