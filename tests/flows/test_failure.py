@@ -36,6 +36,8 @@ def test_a_workers_unreachable_keeps_its_message() -> None:
         ("java.lang.OutOfMemoryError: Java heap space", "memory"),
         ("org.apache.kafka.common.errors.UnknownTopicOrPartitionException", "topics create"),
         ("org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized", "topics create --acls"),
+        ("PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version", "executor"),
+        ("Job aborted: Master removed our application: FAILED", "cluster"),
         ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", "parser"),
     ],
 )

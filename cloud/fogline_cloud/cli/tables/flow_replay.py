@@ -10,6 +10,7 @@ import msgspec
 from fogline.errors import Misconfigured
 from fogline.process.console.terminal import show, tell
 from fogline_cloud.cli.common import add_command
+from fogline_cloud.cli.tables.flow_cluster import with_master
 from fogline_cloud.settings import load
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def add_replay(commands: Any) -> None:
     replay.add_argument("--to", dest="last", metavar="DAY", required=True, type=_day, help="last day")
     replay.add_argument("--parser", metavar="NAME", help="only events that had this parser, or have it now")
     replay.add_argument("--into", metavar="FOLDER", help="write the new rows to tables in this folder, and replace nothing")
+    replay.add_argument("--master", metavar="URL", help="Spark master, instead of [flow] master")
     replay.add_argument("--dry-run", action="store_true", help="compare only")
 
 
@@ -68,7 +70,7 @@ def replay(
     into: str | None = None,
 ) -> int:
     """Parse the selected events again, and print what is different."""
-    settings = load(arguments.config)
+    settings = with_master(load(arguments.config), getattr(arguments, "master", None))
     from fogline_cloud.flows.driver.plan import plan_of  # noqa: PLC0415 - a bridge needs no Spark
     from fogline_cloud.flows.driver.session import spark_session  # noqa: PLC0415 - imports Spark
     from fogline_cloud.flows.replay.table_replay import TableReplay  # noqa: PLC0415 - imports Spark

@@ -57,8 +57,10 @@ def _reach_kafka(asked: dict[str, Any]) -> None:
 
 def _write(asked: dict[str, Any]) -> None:
     from fogline_cloud.flows.tables.files import TableFolder, write_probe  # noqa: PLC0415 - `_import` has found it
+    from fogline_cloud.store.failure import mapped  # noqa: PLC0415 - as above
 
-    write_probe(TableFolder(**asked["folder"]), asked["probe"])
+    with mapped("writing"):
+        write_probe(TableFolder(**asked["folder"]), asked["probe"])
 
 
 def _version(name: str) -> str:

@@ -76,8 +76,8 @@ def requirements(lines: Iterable[str], extras: frozenset[str]) -> Iterator[Requi
 def files_of(name: str, installed: Distribution) -> dict[str, Path]:
     """Return the files of an installed package, an editable one too. Raises `Misconfigured` if it seems to have none."""
     project = _editable_project(installed)
-    listed = [each for each in installed.files or () if ".." not in each.parts and each.parts[0] != "/"]
-    found = {str(each): Path(str(each.locate())) for each in listed if ".dist-info" not in each.parts[0]}
+    listed = {str(each): Path(str(each.locate())) for each in installed.files or () if ".." not in each.parts}
+    found = {each: path for each, path in listed.items() if ".dist-info/" not in each and path.is_file()}
     if project is not None or not found:
         found = {}
         for module in sorted(_module_names(name, installed)):

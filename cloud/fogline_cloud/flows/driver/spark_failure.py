@@ -37,6 +37,10 @@ _KNOWN = {  # Meaning and remedy by pattern. The first match counts.
     "max_events_per_batch lower",
     r"Python worker exited unexpectedly": "a worker process was killed several times, "
     "although parsers ran in processes of their own: is there enough memory?",
+    r"PYTHON_VERSION_MISMATCH|ModuleNotFoundError": "an executor that came later differs from the driver: run "
+    "`fogline flow archive`, and see docs/clusters.md",
+    r"Master removed our application|All masters are unresponsive": "the cluster has ended the flow's application: see the "
+    "logs of its master and executors",
     r"SaslAuthenticationException|SslAuthenticationException": "Kafka refuses the credentials in [kafka]",
     r"TopicAuthorizationException|ClusterAuthorizationException": "Kafka denies the flow access to a topic or the cluster: "
     "run `fogline topics create --acls` as an administrator of Kafka",

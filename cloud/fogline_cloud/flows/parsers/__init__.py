@@ -62,7 +62,7 @@ Rules for parsers:
 - A parser that ended its process runs in a child process from then on, and so does one with the attribute `isolated = True`
   (`parse.isolated = True` below a function). A child costs some time, and a crash in it costs one event only.
 - A parser must not use SIGPROF, `faulthandler.dump_traceback_later` or `setrlimit`.
-- A parser must be installed on the machine of every Spark worker, and on the driver's.
+- A parser must be installed on the driver's machine. On a cluster, `fogline flow archive` brings it to the executors.
 
 `ble`: parsers for Bluetooth LE
 `cbor_values`: every value of a CBOR item
