@@ -1,6 +1,7 @@
 """A Kafka broker with TLS, users and ACLs: the command line against it."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from fogline_cloud.authority.ca_folder import ROOT, CaFolder
 from fogline_cloud.authority.certificates import now_utc
 from fogline_cloud.cli.main import main
 from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.connection_settings import with_content
 from fogline_cloud.settings import load
 from fogline_lab.secure_kafka import ADMIN
 
@@ -68,6 +70,14 @@ def test_the_error_for_plain_text_names_the_setting(secured_kafka):
 def test_each_way_to_log_in_works(settings, secured_kafka):
     for way in (secured_kafka.password, secured_kafka.token):
         assert KafkaClients(load(settings(ADMIN, way=way)).kafka).topics() is not None
+
+
+def test_each_way_to_log_in_works_on_a_machine_without_the_files(settings, secured_kafka):
+    """Executors of a cluster got the names of the driver's files with their tasks."""
+    for way in (secured_kafka.password, secured_kafka.token):
+        kafka = with_content(load(settings(ADMIN, way=way)).kafka)
+        assert not [key for key, value in kafka.items() if "\n" not in str(value) and Path(str(value)).is_file()]
+        assert KafkaClients(kafka).topics() is not None
     certified = load(settings("flow", way=secured_kafka.client_certificate))
     assert KafkaClients(certified.kafka).topics() is not None
 
