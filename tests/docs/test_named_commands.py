@@ -9,7 +9,7 @@ import pytest
 from docs.command_parsers import PARSERS
 from rules.source import PRODUCT, ROOT, files
 
-NAMED = re.compile(r"(?<![\w./-])(fogline(?:-edge)?) ([a-z]+)(?: ([a-z]+))?(?: ([a-z]+))?")
+NAMED = re.compile(r"(?<![\w./-])(fogline(?:-edge)?) ([a-z]+)(?: ([a-z][a-z-]*))?(?: ([a-z][a-z-]*))?")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
