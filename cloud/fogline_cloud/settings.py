@@ -190,6 +190,11 @@ class FlowSettings(_Strict, frozen=True, kw_only=True):
     max_readings: Annotated[int, Meta(ge=1, le=100_000)] = 1000
     """Largest number of readings of one event. Further ones are not kept; column `detail` of `events` says so, and the row has
     the body."""
+    key_cache: str | None = None
+    """Folder on the driver's disk for copies of the key files of table `events`, if `tables` is a URL. With them the flow finds
+    earlier copies of an event without asking the object store. Default: `fogline-keys` in the working folder."""
+    key_cache_mib: Annotated[int, Meta(ge=0)] = 4096
+    """Largest size of these copies, in MiB. An event takes 8 bytes. 0: no copies."""
     spark: dict[str, Scalar] = msgspec.field(default_factory=dict)
     """Further Spark settings."""
     parsers: dict[str, str] = msgspec.field(default_factory=dict)
@@ -316,6 +321,7 @@ def load(path: Path, *, kafka: bool = True) -> CloudSettings:
         checkpoint=_place(settings.flow.checkpoint, path, "checkpoint"),
         archive=_beside(settings.flow.archive, path),
         ble_keys=_beside(settings.flow.ble_keys, path),
+        key_cache=_beside(settings.flow.key_cache, path),
     )
     commands, bridge, operator = settings.commands, settings.bridge, settings.operator
     return msgspec.structs.replace(

@@ -31,6 +31,7 @@ import commits
 import dedup
 import flow
 import gateway
+import key_look_ups
 import killers
 import ledger
 import memory
@@ -55,6 +56,7 @@ MEASURES = {
     "replay": replay.measure,
     "commits": commits.measure,
     "dedup": dedup.measure,
+    "keys": key_look_ups.measure,
     "closed_day": closed_day.measure,
     "ledger": ledger.measure,
     "killers": killers.measure,
@@ -62,7 +64,7 @@ MEASURES = {
     "scale": scale.measure,
     "tls": tls.measure,
 }
-RUNS = {"gateway": 5, "bridges": 1, "commits": 1, "dedup": 1, "closed_day": 1, "ledger": 1, "killers": 1, "scale": 1}
+RUNS = {"gateway": 5, "bridges": 1, "commits": 1, "dedup": 1, "keys": 1, "closed_day": 1, "ledger": 1, "killers": 1, "scale": 1}
 
 
 def main() -> int:

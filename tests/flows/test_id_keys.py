@@ -7,6 +7,8 @@ import pytest
 from fogline_cloud.flows.tables import id_keys
 from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.flows.tables.id_keys import IdIndex, key_path, keys_in, keys_of, may_hold, read_key_file, write_key_file
+from fogline_cloud.flows.tables.key_cache import key_files_of
+from fogline_cloud.settings import FlowSettings
 
 SOURCE = "/t/devices/d"
 KINDS = {"local folder": "{}", "URL": "file://{}"}
@@ -24,6 +26,12 @@ def folder(request, tmp_path):
     return TableFolder(request.param.format(tmp_path))
 
 
+def index_of(folder, tmp_path):
+    """An index of a new process, with copies of the key files of a URL on this disk."""
+    flow = FlowSettings(key_cache=str(tmp_path / "cache"))
+    return IdIndex(folder, key_files_of(flow, folder))
+
+
 def sizes(tmp_path, *names):
     return {name: (tmp_path / name).stat().st_size for name in names or ("a", "b")}
 
@@ -39,7 +47,7 @@ def test_keys_are_those_of_source_and_id():
 
 def test_the_files_of_an_event_are_found_with_and_without_key_files(folder, tmp_path):
     for _ in range(3):
-        index = IdIndex(folder)
+        index = index_of(folder, tmp_path)
         assert index.holding(sizes(tmp_path), keys_of(rows("a-1", "new"))) == ["a"]
         assert index.holding(sizes(tmp_path), keys_of(rows("a-1", "b-99"))) == ["a", "b"]
         assert index.holding(sizes(tmp_path), keys_of(rows("new"))) == []
@@ -63,16 +71,16 @@ def test_a_damaged_key_file_is_as_good_as_none(folder, tmp_path, damage):
     path = tmp_path / key_path("a")
     path.write_bytes(damage(path.read_bytes()))
     assert read_key_file(folder, "a") is None
-    assert IdIndex(folder).holding(sizes(tmp_path), keys_of(rows("a-1"))) == ["a"]
+    assert index_of(folder, tmp_path).holding(sizes(tmp_path), keys_of(rows("a-1"))) == ["a"]
 
 
 def test_files_beyond_the_bounds_are_read_and_not_skipped(folder, tmp_path, monkeypatch):
     """They may hold the event, as far as the index knows."""
     monkeypatch.setattr(id_keys, "MAX_HASHED_BYTES", sizes(tmp_path, "a")["a"])
-    assert IdIndex(folder).holding(sizes(tmp_path), keys_of(rows("new"))) == ["b"]
+    assert index_of(folder, tmp_path).holding(sizes(tmp_path), keys_of(rows("new"))) == ["b"]
 
     monkeypatch.setattr(id_keys, "MAX_CACHED_BYTES", 100 * 8)
-    index = IdIndex(folder)
+    index = index_of(folder, tmp_path)
     assert index.holding(sizes(tmp_path), keys_of(rows("new"))) == ["b"]
     assert index.holding(sizes(tmp_path), keys_of(rows("new"))) == [], "what was computed is remembered"
     index.forget_all_but({})

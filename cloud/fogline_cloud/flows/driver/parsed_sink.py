@@ -15,6 +15,7 @@ from fogline_cloud.flows.tables.batch import MicroBatch
 from fogline_cloud.flows.tables.delta_log import DeltaLog
 from fogline_cloud.flows.tables.files import tables_in
 from fogline_cloud.flows.tables.id_keys import IdIndex
+from fogline_cloud.flows.tables.key_cache import key_files_of
 from fogline_cloud.flows.tables.owner import Owner
 from fogline_cloud.flows.worker.tasks import WorkerTask
 from fogline_cloud.kafka.connection_settings import with_content
@@ -47,6 +48,7 @@ class ParsedSink:
         self._on_progress = on_progress
         self._export = export
         self._tables = tables_in(settings.flow.tables, storage_of(settings))
+        self._key_files = key_files_of(settings.flow, self._tables.events)
 
     def batch_sizes(self) -> list[int]:
         """Return the largest number of records in a micro-batch, growing."""
@@ -91,7 +93,7 @@ class ParsedSink:
             ),
             owner=owner,
             topic_ids=topic_ids,
-            ids=IdIndex(self._tables.events),
+            ids=IdIndex(self._tables.events, self._key_files),
             slots=lambda: parsing_slots(self._spark.sparkContext.defaultParallelism, flow),
             export=self._export,
         )

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from struct import Struct
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +28,8 @@ FOLDER = "_ids"
 MAX_HASHED_BYTES = 64 << 20
 """Size of the files without a key file whose keys one look-up computes. Further ones are read until they have a key file."""
 MAX_CACHED_BYTES = 512 << 20
-"""Memory for keys that no local key file holds. Further ones are read at each look-up."""
-_SUFFIX = ".keys1"
+"""Memory for keys that no key file on this machine holds. Further ones are read at each look-up."""
+KEY_FILE_SUFFIX = ".keys1"
 _HEAD = Struct("<4sIQ")  # magic, CRC of the keys, number of keys
 _MAGIC = b"FLk1"
 _KEY_BYTES = 8
@@ -59,13 +59,17 @@ def keys_in(folder: TableFolder, path: str) -> Keys:
 
 def key_path(path: str) -> str:
     """Return the path of the key file of a file, both relative to the table's folder."""
-    return f"{FOLDER}/{path}{_SUFFIX}"
+    return f"{FOLDER}/{path}{KEY_FILE_SUFFIX}"
+
+
+def encoded(keys: Keys) -> bytes:
+    """Return the content of a key file."""
+    return _HEAD.pack(_MAGIC, zlib.crc32(keys.data), len(keys)) + keys.tobytes()
 
 
 def write_key_file(folder: TableFolder, path: str) -> None:
     """Write the key file of one file. It appears as a whole or not at all."""
-    keys = keys_in(folder, path)
-    content = _HEAD.pack(_MAGIC, zlib.crc32(keys.data), len(keys)) + keys.tobytes()
+    content = encoded(keys_in(folder, path))
     system = folder.file_system()
     system.create_dir(f"{FOLDER}/{path}".rpartition("/")[0])
     # A larger buffer than the content: delta-rs refuses the object that Arrow passes without one.
@@ -75,19 +79,36 @@ def write_key_file(folder: TableFolder, path: str) -> None:
 
 def read_key_file(folder: TableFolder, path: str) -> Keys | None:
     """Return the content of the key file of a file, `None` without one that is whole. A local one is mapped into memory."""
-    content: Any
+    local = None if "://" in folder.path else Path(folder.path)
+    content = read_content(folder, path) if local is None else mapped(local / key_path(path))
+    return None if content is None else decoded(content)
+
+
+def read_content(folder: TableFolder, path: str) -> bytes | None:
+    """Return the bytes of the key file of a file, `None` without one."""
     try:
-        if "://" in folder.path:
-            with folder.file_system().open_input_file(key_path(path)) as source:
-                content = np.frombuffer(source.read(), np.uint8)
-        else:
-            content = np.memmap(Path(folder.path) / key_path(path), np.uint8, "r")
-    except (OSError, DeltaError, ValueError):  # ValueError: an empty file
+        with folder.file_system().open_input_file(key_path(path)) as source:
+            content: bytes = source.read()
+    except (OSError, DeltaError):
         return None
-    if len(content) < _HEAD.size:
+    return content
+
+
+def mapped(path: Path) -> npt.NDArray[np.uint8] | None:
+    """Map a file into memory. Returns `None` if there is none, or it is empty."""
+    try:
+        return np.memmap(path, np.uint8, "r")
+    except (OSError, ValueError):
         return None
-    magic, checksum, count = _HEAD.unpack(content[: _HEAD.size].tobytes())
-    keys: Keys = content[_HEAD.size :]
+
+
+def decoded(content: bytes | npt.NDArray[np.uint8]) -> Keys | None:
+    """Return the keys in the content of a key file, `None` unless it is whole."""
+    found: Any = content if isinstance(content, np.ndarray) else np.frombuffer(content, np.uint8)
+    if len(found) < _HEAD.size:
+        return None
+    magic, checksum, count = _HEAD.unpack(found[: _HEAD.size].tobytes())
+    keys: Keys = found[_HEAD.size :]
     if magic != _MAGIC or len(keys) != count * _KEY_BYTES or zlib.crc32(keys.data) != checksum:
         return None
     return keys.view("<u8")
@@ -101,18 +122,54 @@ def may_hold(keys: Keys, wanted: Keys) -> bool:
     return bool((keys[found] == wanted).any())
 
 
-class IdIndex:
-    """Looks up events in table `events`, for the driver. Remembers the keys of files, which never change."""
+class KeyFiles(Protocol):
+    """The key files of a table, as one process reads them."""
+
+    def begin(self) -> None:
+        """Begin a look-up."""
+
+    def keys(self, path: str) -> Keys | None:
+        """Return the keys of a file of the table, `None` if it has no key file that is whole."""
+
+    def forget_all_but(self, files: Mapping[str, int]) -> None:
+        """Forget the keys of files that the table does not have any more."""
+
+
+class LocalKeyFiles:
+    """Key files in a local folder, mapped into memory: the kernel keeps them, as far as there is memory."""
 
     def __init__(self, folder: TableFolder) -> None:
         self._folder = folder
-        self._mapped: dict[str, Keys] = {}  # of local key files: the kernel keeps them, as far as there is memory
-        self._cached: dict[str, Keys] = {}
+        self._mapped: dict[str, Keys] = {}
+
+    def begin(self) -> None:
+        """See `KeyFiles`."""
+
+    def keys(self, path: str) -> Keys | None:
+        """See `KeyFiles`."""
+        if path not in self._mapped and (keys := read_key_file(self._folder, path)) is not None:
+            self._mapped[path] = keys
+        return self._mapped.get(path)
+
+    def forget_all_but(self, files: Mapping[str, int]) -> None:
+        """See `KeyFiles`."""
+        for path in self._mapped.keys() - files.keys():
+            del self._mapped[path]
+
+
+class IdIndex:
+    """Looks up events in table `events`, for the driver. Remembers the keys of files, which never change."""
+
+    def __init__(self, folder: TableFolder, key_files: KeyFiles) -> None:
+        self._folder = folder
+        self._key_files = key_files
+        self._cached: dict[str, Keys] = {}  # those that the key files of this machine do not have
 
     def holding(self, files: Mapping[str, int], wanted: Keys) -> list[str]:
         """Return the paths of the files that may hold one of the wanted keys. `files`: path and size of each."""
         left = MAX_HASHED_BYTES
         found = []
+        self._key_files.begin()
         for path, size in files.items():
             keys = self._known(path)
             if keys is None and size <= left:
@@ -125,18 +182,14 @@ class IdIndex:
 
     def forget_all_but(self, files: Mapping[str, int]) -> None:
         """Forget the keys of files that the table does not have any more."""
-        for known in (self._mapped, self._cached):
-            for path in known.keys() - files.keys():
-                del known[path]
+        self._key_files.forget_all_but(files)
+        for path in self._cached.keys() - files.keys():
+            del self._cached[path]
 
     def _known(self, path: str) -> Keys | None:
-        keys = self._mapped.get(path)
-        keys = self._cached.get(path) if keys is None else keys
-        if keys is None and (keys := read_key_file(self._folder, path)) is not None:
-            if isinstance(keys, np.memmap):
-                self._mapped[path] = keys
-            else:
-                self._cache(path, keys)
+        keys = self._cached.get(path)
+        if keys is None and (keys := self._key_files.keys(path)) is not None and not isinstance(keys, np.memmap):
+            self._cache(path, keys)
         return keys
 
     def _cache(self, path: str, keys: Keys) -> None:
