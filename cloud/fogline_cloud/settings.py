@@ -1,5 +1,6 @@
 """Settings of the cloud side: one TOML file for bridge, flow and ledger. docs/reference/settings.md is generated from it."""
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
@@ -311,7 +312,10 @@ class CloudSettings(_Strict, frozen=True, kw_only=True):
 
 
 def load(path: Path, *, kafka: bool = True) -> CloudSettings:
-    """Read and check the settings, and make folders absolute. `kafka`: the command needs Kafka. Raises `Misconfigured`."""
+    """Read and check the settings. Relative paths start at the settings file's folder, as it is named: a link is a file there.
+
+    `kafka`: the command needs Kafka. Raises `Misconfigured`.
+    """
     settings = load_settings(path, CloudSettings)
     if kafka and not settings.kafka.get("bootstrap.servers"):
         raise Misconfigured(f'{path}: missing key "bootstrap.servers" in [kafka], for example "127.0.0.1:9092"')
@@ -343,7 +347,7 @@ def load(path: Path, *, kafka: bool = True) -> CloudSettings:
         ),
         api=msgspec.structs.replace(settings.api, tls=_api_tls_beside(settings.api.tls, path)),
         ca=msgspec.structs.replace(settings.ca, folder=_absolute(settings.ca.folder, path)),
-        tracing=resolve_tracing(settings.tracing, path.parent.resolve()),
+        tracing=resolve_tracing(settings.tracing, path.parent.absolute()),
     )
 
 
@@ -359,7 +363,7 @@ def _secret(file: str | None, path: Path) -> str | None:
 
 
 def _tls_beside(tls: TlsSettings | None, path: Path) -> TlsSettings | None:
-    return None if tls is None else resolve_tls(tls, path.parent.resolve())
+    return None if tls is None else resolve_tls(tls, path.parent.absolute())
 
 
 def _api_tls_beside(tls: ApiTlsSettings | None, path: Path) -> ApiTlsSettings | None:
@@ -379,4 +383,5 @@ def _place(place: str, path: Path, key: str) -> str:
 
 
 def _absolute(folder: str, beside: Path) -> str:
-    return folder if "://" in folder else str((beside.parent / folder).resolve())
+    # No link is followed: Kubernetes replaces the folders behind those of settings and secrets.
+    return folder if "://" in folder else os.path.normpath((beside.parent / folder).absolute())

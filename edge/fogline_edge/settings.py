@@ -343,7 +343,7 @@ class EdgeSettings(StrictTable, frozen=True, kw_only=True):
 
 
 def load(path: Path) -> EdgeSettings:
-    """Read and check the settings. Relative paths start at the settings file's folder. Raises `Misconfigured`."""
+    """Read and check the settings. Relative paths start at the folder of the file's name. Raises `Misconfigured`."""
     settings = load_settings(path, EdgeSettings)
     mqtt = None if settings.mqtt is None else _resolve_mqtt(path, settings.mqtt)
     http = None if settings.http is None else _resolve(path, settings.http, "users")

@@ -24,7 +24,9 @@ _HEAD = """\
 # Settings
 
 A settings file is TOML. An unknown key or a wrong value is an error that names the file and the key. `fogline-edge check` and
-`fogline bridge check` check a file. This page is generated from the types by `make docs`.
+`fogline bridge check` check a file. Files and folders with a relative name are beside the
+settings file. If you name a link to a settings file, they are beside the link. This page is generated from the types by
+`make docs`.
 """
 
 _ROOTS = {

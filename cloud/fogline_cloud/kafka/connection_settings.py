@@ -38,7 +38,7 @@ def resolve_files(kafka: Mapping[str, KafkaValue], path: Path) -> dict[str, Kafk
     secret = next((key for key in kafka if key in _SECRETS), None)
     if secret is not None:
         check_private(str(path), f"[kafka] {secret}")
-    folder = path.parent.resolve()
+    folder = path.parent.absolute()
 
     def found(name: str) -> str:
         return str(credential(name) or folder / name)
