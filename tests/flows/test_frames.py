@@ -1,6 +1,8 @@
 """The tables and topics as DataFrames, and the notebook of docs/, with a real Kafka and a real Spark."""
 
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -112,3 +114,41 @@ def test_the_notebook_runs(flow: Flow, make_event, folder: Path, monkeypatch: py
     assert now == [*cellar_now, ("kitchen", start, 21.0)]
     assert then == [("attic", start, 10.0), *cellar_now[1:], ("kitchen", start, 21.0)]
     assert list(map(tuple, silent)) == [("lamp-1", start + 300)]
+
+
+NEWCOMER = """
+from delta.tables import DeltaTable
+from fogline.errors import Misconfigured
+from fogline_cloud import frames
+
+spark = frames.session("cloud.toml")
+for function in (frames.readings, frames.raw):
+    try:
+        function(spark, "cloud.toml")
+    except Misconfigured as error:
+        print(error)
+spark.range(3).write.format("delta").save("own")
+DeltaTable.forPath(spark, "own").delete("id = 1")
+print("rows", sorted(row.id for row in spark.read.format("delta").load("own").collect()))
+"""
+
+
+def test_a_session_before_the_first_flow_says_what_is_missing_and_leaves_the_log_of_the_flow_alone(folder: Path):
+    """`cloud.toml` is a link, as in a notebook's folder: its tables are beside the link. Delta's Python package is there."""
+    notebooks, site = folder / "notebooks", folder / "site"
+    for each in (notebooks, site):
+        each.mkdir()
+    (site / "cloud.toml").write_text('tenant = "t"\n[kafka]\n"bootstrap.servers" = "127.0.0.1:1"\n[flow]\nraw_days = 0\n')
+    (notebooks / "cloud.toml").symlink_to(site / "cloud.toml")
+    run = [sys.executable, "-c", NEWCOMER]
+    ran = subprocess.run(run, cwd=notebooks, capture_output=True, text=True, timeout=300, check=False)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    missing, *raw, rows = ran.stdout.splitlines()
+    assert missing == (
+        f"there is no table readings in {notebooks}/tables/readings ([flow] tables in the settings): the flow makes it when it "
+        "starts for the first time (`fogline flow run`)"
+    )
+    assert [each.endswith("With [flow] raw_days = 0 it makes no such table") for each in raw] == [True]
+    assert rows == "rows [0, 2]"
+    assert (notebooks / frames.LOG).exists()
+    assert not (notebooks / "checkpoint.log").exists()

@@ -184,6 +184,14 @@ def test_the_log_is_beside_the_checkpoint() -> None:
     assert log_file(given(checkpoint="s3a://b/c", name="x")).name == "fogline-flow-x.log"
 
 
+def test_a_command_beside_the_flow_has_a_log_of_its_own() -> None:
+    settings = given(checkpoint="/data/checkpoint", master="local")
+    own = log_file(settings, "replay")
+    assert own == Path("/data/checkpoint-replay.log")
+    assert f'-Dfogline.log="{own}"' in configuration(settings, own)["spark.driver.extraJavaOptions"]
+    assert log_file(given(checkpoint="s3a://b/c", name="x"), "replay").name == "fogline-flow-x-replay.log"
+
+
 def test_a_missing_java_is_reported(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(folder))
     with pytest.raises(Misconfigured, match="there is no Java"), spark_session(given()):

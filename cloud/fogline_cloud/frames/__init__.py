@@ -15,10 +15,13 @@ Rows of events and readings have a column `event_time` for watermarks. The funct
 `readings(spark).withColumn("event_time", event_time(ahead=timedelta(hours=1)))`.
 """
 
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
@@ -32,6 +35,7 @@ from fogline_cloud.flows.tables.table_log import TableLog
 from fogline_cloud.flows.worker.derive import FLEET
 from fogline_cloud.frames.reader_notes import reader_notes
 from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import CloudSettings, load
 from fogline_cloud.store.options import storage_of
 
@@ -44,9 +48,13 @@ Config = CloudSettings | Path | str
 """The settings, or the path of their file (`cloud.toml`)."""
 
 
+LOG = "fogline-session.log"
+"""Spark's own log of a session, in the working folder. A flow has its own."""
+
+
 def session(config: Config = "cloud.toml") -> SparkSession:
     """Start a Spark session with Fogline's settings, or return the running one. Raises `Misconfigured`."""
-    return start_session(_settings(config))
+    return start_session(_settings(config), Path(LOG).absolute())
 
 
 def event_time(ahead: timedelta = AHEAD, behind: timedelta = BEHIND) -> SparkColumn:
@@ -87,6 +95,7 @@ def raw(spark: SparkSession, config: Config = "cloud.toml", *, streaming: bool =
 def fleet(spark: SparkSession, config: Config = "cloud.toml", *, streaming: bool = False) -> DataFrame:
     """Return the metadata of every event, without bodies, from the fleet topic: at least once. `readings` is their number."""
     settings = _settings(config)
+    topics.require([topics.fleet(settings.tenant)], KafkaClients(settings.kafka).topics())
     columns = ", ".join(f"`{column.name}` {column.type}" for column in FLEET)
     options = {
         **spark_options(settings.kafka),
@@ -120,7 +129,15 @@ def _with_event_time(rows: DataFrame) -> DataFrame:
 
 
 def _folder(settings: CloudSettings, table: str) -> TableFolder:
+    """Return the folder of a table. Raises `Misconfigured` if the table is missing."""
     folder: TableFolder = getattr(tables_in(settings.flow.tables, storage_of(settings)), table)
+    with suppress(DeltaError, OSError):  # Spark may know more kinds of folders than delta-rs
+        if not DeltaTable.is_deltatable(folder.uri, folder.storage):
+            off = ". With [flow] raw_days = 0 it makes no such table" if table == "raw" and not settings.flow.raw_days else ""
+            raise Misconfigured(
+                f"there is no table {table} in {folder.path} ([flow] tables in the settings): the flow makes it when it "
+                f"starts for the first time (`fogline flow run`){off}"
+            )
     return folder
 
 

@@ -72,13 +72,13 @@ def replay(
     """Parse the selected events again, and print what is different."""
     settings = with_master(load(arguments.config), getattr(arguments, "master", None))
     from fogline_cloud.flows.driver.plan import plan_of  # noqa: PLC0415 - a bridge needs no Spark
-    from fogline_cloud.flows.driver.session import spark_session  # noqa: PLC0415 - imports Spark
+    from fogline_cloud.flows.driver.session import log_file, spark_session  # noqa: PLC0415 - imports Spark
     from fogline_cloud.flows.replay.table_replay import TableReplay  # noqa: PLC0415 - imports Spark
 
     plan = plan_of(settings)
     if limit_ms is not None:
         plan = msgspec.structs.replace(plan, limit_s=limit_ms / 1000)
-    with spark_session(settings) as spark:
+    with spark_session(settings, log_file(settings, "replay")) as spark:
         work = TableReplay(spark, settings, plan, tell)
         result = work.run(selection, publish=publish, dry_run=arguments.dry_run, into=into)
     if arguments.json:

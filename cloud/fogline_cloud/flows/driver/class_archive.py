@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from fogline.errors import Misconfigured
 from fogline.installed import find_jars
 from fogline_cloud.flows.driver.commit import mark_replayed, warm_up
-from fogline_cloud.flows.driver.session import class_archive, java_options, start_session
+from fogline_cloud.flows.driver.session import class_archive, java_options, log_file, start_session
 from fogline_cloud.flows.driver.table_creation import make_tables
 from fogline_cloud.flows.tables.files import tables_in
 from fogline_cloud.settings import CloudSettings, FlowSettings
@@ -61,7 +61,7 @@ def write_class_archive() -> Path:
 def _run(folder: Path, archive: Path) -> None:
     flow = FlowSettings(tables=str(folder / "tables"), checkpoint=str(folder / "checkpoint"), master="local[2]")
     settings = CloudSettings(tenant="rehearsal", flow=flow)
-    options = f'{java_options(settings)} -XX:ArchiveClassesAtExit="{archive}"'
+    options = f'{java_options(log_file(settings))} -XX:ArchiveClassesAtExit="{archive}"'
     try:
         spark = start_session(replace(settings, flow=replace(flow, spark={"spark.driver.extraJavaOptions": options})))
         rehearse(spark, folder)

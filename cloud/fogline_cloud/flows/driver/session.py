@@ -105,12 +105,15 @@ def parsing_slots(slots: int, flow: FlowSettings) -> int:
     return max(1, slots - 1) if flow.raw_days else slots
 
 
-def log_file(settings: CloudSettings) -> Path:
-    """Return the path of Spark's own log: beside the checkpoint, or in the working folder if the checkpoint is a URL."""
-    checkpoint = settings.flow.checkpoint
+def log_file(settings: CloudSettings, command: str = "") -> Path:
+    """Return the path of Spark's own log: beside the checkpoint, or in the working folder if the checkpoint is a URL.
+
+    `command`: one that may run beside the flow, and so has a log of its own.
+    """
+    checkpoint, suffix = settings.flow.checkpoint, f"-{command}" if command else ""
     if "://" in checkpoint:
-        return Path(f"fogline-flow-{settings.flow.name}.log").absolute()
-    return Path(f"{checkpoint}.log")
+        return Path(f"fogline-flow-{settings.flow.name}{suffix}.log").absolute()
+    return Path(f"{checkpoint}{suffix}.log")
 
 
 def class_archive() -> Path:
@@ -118,10 +121,10 @@ def class_archive() -> Path:
     return find_jars("spark")[0].parent.with_suffix(".jsa")
 
 
-def java_options(settings: CloudSettings) -> str:
-    """Return the options of the flow's JVM, but for the archive of classes, of which it never speaks."""
-    log = f'-Dlog4j2.configurationFile="{_LOGGING.as_uri()}" -Dfogline.log="{log_file(settings)}"'
-    return f"{log} -Duser.timezone=UTC -Xlog:cds=off -Xlog:cds+dynamic=off"
+def java_options(log: Path) -> str:
+    """Return the options of the flow's JVM, but for the archive of classes, of which it never speaks. `log`: Spark's own."""
+    logging_to = f'-Dlog4j2.configurationFile="{_LOGGING.as_uri()}" -Dfogline.log="{log}"'
+    return f"{logging_to} -Duser.timezone=UTC -Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
 def _archive_options() -> str:
@@ -130,8 +133,11 @@ def _archive_options() -> str:
     return f' -XX:SharedArchiveFile="{archive}"' if archive.exists() else ""
 
 
-def configuration(settings: CloudSettings) -> dict[str, str]:
-    """Return every Spark setting of the flow; `[flow.spark]` overrides, or adds jars. Raises `Misconfigured` without ours."""
+def configuration(settings: CloudSettings, log: Path | None = None) -> dict[str, str]:
+    """Return every Spark setting of the flow; `[flow.spark]` overrides, or adds jars. Raises `Misconfigured` without ours.
+
+    `log`: the path of Spark's own log. Default: that of the flow.
+    """
     flow = settings.flow
     local = is_local(spark_master(flow) or "")
     stored = uses_store(settings)
@@ -141,7 +147,7 @@ def configuration(settings: CloudSettings) -> dict[str, str]:
         **_LOG_STORES,
         **(spark_options(settings.store) if stored else {}),
         "spark.app.name": f"fogline-{flow.name}",
-        "spark.driver.extraJavaOptions": java_options(settings) + (_archive_options() if local else ""),
+        "spark.driver.extraJavaOptions": java_options(log or log_file(settings)) + (_archive_options() if local else ""),
         **(_LOCALLY if local else {}),
         **flow.spark,
         **({} if local else _for_executors(flow, jars)),
@@ -173,23 +179,24 @@ def executor_python(flow: FlowSettings) -> str:
     return str(flow.spark.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or own)
 
 
-def start_session(settings: CloudSettings) -> SparkSession:
-    """Start a session, or return the running one. Raises `Misconfigured`."""
+def start_session(settings: CloudSettings, log: Path | None = None) -> SparkSession:
+    """Start a session, or return the running one. Raises `Misconfigured`. `log`: as of `configuration`."""
+    log = log or log_file(settings)
     java = find_java()
     master = spark_master(settings.flow)
     local = master is not None and is_local(master)
     os.environ["PYSPARK_PYTHON"] = sys.executable if local else executor_python(settings.flow)
     secrets = hadoop_secrets(keys_of(settings)) if uses_store(settings) else {}
-    log_file(settings).parent.mkdir(parents=True, exist_ok=True)
+    log.parent.mkdir(parents=True, exist_ok=True)
     builder = SparkSession.builder
-    for key, value in (({} if master is None else {"spark.master": master}) | configuration(settings)).items():
+    for key, value in (({} if master is None else {"spark.master": master}) | configuration(settings, log)).items():
         builder = builder.config(key, value)
     with own_signals():
         try:
             spark = builder.getOrCreate()
         except (PySparkException, OSError) as error:
             first = str(error).strip().partition("\n")[0]
-            raise Misconfigured(f"Spark does not start with {java}: {first} (see {log_file(settings)})") from error
+            raise Misconfigured(f"Spark does not start with {java}: {first} (see {log})") from error
     _require_jars(spark)
     for key, value in secrets.items():  # not in the configuration, which is on Java's command line
         spark.sparkContext._jsc.hadoopConfiguration().set(key, value)  # noqa: SLF001 - PySpark has no API for Hadoop's options
@@ -213,9 +220,9 @@ def _require_jars(spark: SparkSession) -> None:
 
 
 @contextmanager
-def spark_session(settings: CloudSettings) -> Iterator[SparkSession]:
+def spark_session(settings: CloudSettings, log: Path | None = None) -> Iterator[SparkSession]:
     """Start a session as `start_session` does, and stop it at the end of the block."""
-    spark = start_session(settings)
+    spark = start_session(settings, log)
     try:
         yield spark
     finally:
