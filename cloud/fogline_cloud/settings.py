@@ -235,6 +235,9 @@ class TablesSettings(_Strict, frozen=True, kw_only=True):
     keep_commits: Annotated[int, Meta(ge=1000)] = 10_000
     """Number of versions of a table that its log goes back to. The time of a commit grows with it on a local disk. For readers
     that note their version the log goes back further, up to 30 days."""
+    sort_closed_days: bool = False
+    """If true, maintenance sorts the rows of each closed day of `readings` by device, so that a query for one device reads few
+    files. It writes each day once more, and takes some 500 MiB of memory (docs/operations.md)."""
 
 
 class OperatorSettings(_Strict, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from deltalake.exceptions import DeltaError
 from fogline.errors import FoglineError
 from fogline_cloud.flows.tables.files import TableFolder, tables_in
 from fogline_cloud.maintenance.key_files import delete_unneeded_key_files, files_without_keys, write_key_files
-from fogline_cloud.maintenance.plan import compactions
+from fogline_cloud.maintenance.plan import CLOSED_BYTES, SETTLED, SORTED_BYTES, compactions
 from fogline_cloud.maintenance.table import MaintainedTable
 from fogline_cloud.settings import CloudSettings
 from fogline_cloud.store.options import storage_of
@@ -26,7 +26,7 @@ class MaintenanceStep(msgspec.Struct, frozen=True, omit_defaults=True):
     """One finished step, or one to do. `before`, `after`: files of the day. `files`: number of written or deleted files."""
 
     table: str
-    step: str  # delete, compact, index, unindex, vacuum or log
+    step: str  # delete, compact, sort, index, unindex, vacuum or log
     day: str = ""
     before: int = 0
     after: int = 0
@@ -42,6 +42,7 @@ class MaintenanceStep(msgspec.Struct, frozen=True, omit_defaults=True):
         done = {
             "delete": f"rows{days} deleted",
             "compact": f"files{days} compacted: {self.before} -> {self.after or 'a few'}",
+            "sort": f"files{days} sorted by device: {self.before} -> {self.after or 'a few'}",
             "index": f"key files{days} written: {self.files or self.before}",
             "unindex": f"{self.files} unneeded key files deleted",
             "vacuum": f"{self.files} unneeded files deleted",
@@ -93,8 +94,11 @@ class _Run:
             first = today - timedelta(days=keep_days)
             if days := table.days_before(first):
                 self._do("delete", lambda: table.delete_before(first), day=f"{days[0]} to {days[-1]}")
-        for wanted in compactions(table.files(), today):
+        sorts = settings.tables.sort_closed_days and self._name == "readings"
+        for wanted in compactions(table.files(), today, SORTED_BYTES if sorts else CLOSED_BYTES):
             self._do("compact", partial(table.compact, wanted), day=wanted.day, before=wanted.files, into="after")
+        for day, files in table.unsorted((now - SETTLED).astimezone(UTC).date()) if sorts else ():
+            self._do("sort", partial(table.sort, day), day=day.isoformat(), before=files, into="after")
         if self._name == "events":
             for day, paths in files_without_keys(table, today).items():
                 self._do("index", partial(write_key_files, table, paths), day=day.isoformat(), before=len(paths))

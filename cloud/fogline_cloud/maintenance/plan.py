@@ -11,6 +11,10 @@ from fogline_cloud.flows.tables.change_reader import KEPT, ChangeReader
 
 CLOSED_BYTES = 128 << 20
 """Size of the files of a closed day after compaction, about."""
+SORTED_BYTES = 32 << 20
+"""Size of the files of a closed day that is sorted, about: smaller ones, of which a query for one device skips more."""
+SETTLED = timedelta(hours=6)
+"""Time after the end of a day before it is sorted: a flow that was behind may still add rows to it."""
 OPEN_BYTES = 16 << 20
 """Size of the files of the open day after compaction, about. It is small, so that few rows are written several times."""
 MOST_CLOSED = 4
@@ -29,17 +33,18 @@ class Compaction(msgspec.Struct, frozen=True):
     target_bytes: int
 
 
-def compactions(files: Iterable[tuple[date, int]], today: date) -> list[Compaction]:
+def compactions(files: Iterable[tuple[date, int]], today: date, closed_bytes: int = CLOSED_BYTES) -> list[Compaction]:
     """Return the days to compact, the oldest first. `files`: day and size in bytes of each file. `today`: the day in UTC.
 
-    The open day is compacted too, but later: the time of a commit grows with the number of files.
+    `closed_bytes`: size of the files of a closed day after compaction. The open day is compacted too, but later: the time of a
+    commit grows with the number of files.
     """
     sizes: dict[date, list[int]] = defaultdict(list)
     for day, size in files:
         sizes[day].append(size)
     found = []
     for day, each in sorted(sizes.items()):
-        target, most = (CLOSED_BYTES, MOST_CLOSED) if day < today else (OPEN_BYTES, MOST_OPEN)
+        target, most = (closed_bytes, MOST_CLOSED) if day < today else (OPEN_BYTES, MOST_OPEN)
         small = sum(size < target // 2 for size in each)
         if small > most:
             found.append(Compaction(day.isoformat(), len(each), small, target))
