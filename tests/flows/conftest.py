@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from flows.tenant_flow import SHARDS, Flow
@@ -16,6 +17,7 @@ from fogline.events.event import Event, Lane, TimeQuality
 from fogline_cloud.flows import parsers
 from fogline_cloud.flows.driver.session import spark_session
 from fogline_cloud.settings import CloudSettings, FlowSettings, StoreSettings
+from fogline_lab.http_line import Conditions, HttpLine
 from fogline_lab.kafka_broker import KafkaBroker
 from fogline_lab.object_store import BUCKET, ObjectStore
 
@@ -66,12 +68,29 @@ def plugin() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def spark(plugin: None, object_store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def way_to_store(object_store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpLine]:
+    with HttpLine(object_store.port, tmp_path_factory.mktemp("line") / "line.log") as line:
+        yield line
+
+
+@pytest.fixture
+def store_line(way_to_store: HttpLine) -> Iterator[HttpLine]:
+    """The line between Spark's session and the object store, which has no faults after the test."""
+    yield way_to_store
+    way_to_store.lose_none()
+    way_to_store.delay(0)
+    way_to_store.treat(Conditions.KEPT)
+
+
+@pytest.fixture(scope="session")
+def spark(
+    plugin: None, object_store: ObjectStore, way_to_store: HttpLine, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
     """A session whose tables may be in folders and in the object store."""
     folder = tmp_path_factory.mktemp("spark")
     more = {"spark.driver.memory": "1g"}
     flow = FlowSettings(checkpoint=str(folder / "spark"), tables=f"s3a://{BUCKET}/spark", spark=more)
-    store = StoreSettings(endpoint=object_store.endpoint, key_file=str(object_store.key_file))
+    store = StoreSettings(endpoint=way_to_store.endpoint, key_file=str(object_store.key_file))
     with spark_session(
         CloudSettings(tenant="t", kafka={"bootstrap.servers": "127.0.0.1:1"}, flow=flow, store=store)
     ) as session:
@@ -94,4 +113,15 @@ def flow(spark: SparkSession, kafka: KafkaBroker, tenant: str, folder: Path) -> 
     )
     made = Flow(spark, settings)
     made.make_topics()
+    return made
+
+
+@pytest.fixture
+def stored_flow(flow: Flow, object_store: ObjectStore, store_line: HttpLine, tenant: str) -> Flow:
+    """A flow whose tables and checkpoint are in the object store, behind `store_line`."""
+    place = f"s3a://{BUCKET}/{tenant}"
+    store = StoreSettings(endpoint=store_line.endpoint, key_file=str(object_store.key_file))
+    stored = replace(flow.settings.flow, tables=f"{place}/tables", checkpoint=f"{place}/checkpoint")
+    made = Flow(flow.spark, replace(flow.settings, flow=stored, store=store))
+    made.check()
     return made

@@ -9,6 +9,7 @@ from fogline.address import addressed_device
 from fogline.errors import Misconfigured, Poison
 from fogline.installed import settings_folder
 from fogline.process.console.command_line import Run, add_watch
+from fogline_cloud.store.failure import named
 
 _FILE = "cloud.toml"
 
@@ -33,7 +34,7 @@ def add_command(
         parser.add_argument("--json", action="store_true", help="print JSON")
     if name in ("list", "status"):
         add_watch(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=named()(run))
     return parser
 
 

@@ -31,6 +31,7 @@ from fogline_cloud.flows.replay.slow_lane import SLOW_LANE, SlowLane
 from fogline_cloud.flows.start.positions import require_topics
 from fogline_cloud.kafka import topics
 from fogline_cloud.settings import CloudSettings, FlowSettings
+from fogline_cloud.store.probe import check_store
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ _SETTLE_S = 5.0  # for which the query that parses has it after the backlog too,
 
 
 def preflight(settings: CloudSettings) -> None:
-    """Check parsers, folders and Kafka before Spark starts. Raises `Misconfigured`."""
+    """Check parsers, folders, the object store and Kafka before Spark starts. Raises `Misconfigured`."""
     topics.of_lanes(settings.flow.lanes, settings.tenant)
     plan_of(settings)
     if "%" in settings.flow.tables:
@@ -49,6 +50,7 @@ def preflight(settings: CloudSettings) -> None:
     for key, folder in (("tables", settings.flow.tables), ("checkpoint", settings.flow.checkpoint)):
         if "://" not in folder:
             _require_writable(Path(folder), f"[flow] {key}")
+    check_store(settings)
     spark_options(settings.kafka)
     require_topics(settings)
 

@@ -19,6 +19,7 @@ from fogline_cloud.maintenance.key_files import delete_unneeded_key_files, files
 from fogline_cloud.maintenance.plan import CLOSED_BYTES, SETTLED, SORTED_BYTES, compactions
 from fogline_cloud.maintenance.table import MaintainedTable
 from fogline_cloud.settings import CloudSettings
+from fogline_cloud.store.failure import named
 from fogline_cloud.store.options import storage_of
 
 
@@ -69,11 +70,10 @@ def maintain(settings: CloudSettings, on_step: OnStep, now: datetime, *, dry_run
     for name, folder in existing(settings).items():
         run = _Run(name, on_step, dry_run=dry_run)
         try:
-            table = MaintainedTable(name, folder)
+            with named():
+                run.every_step(MaintainedTable(name, folder), settings, now)
         except FoglineError as error:
             run.failed("open", error)
-        else:
-            run.every_step(table, settings, now)
         done.append(not run.failures)
     return all(done)
 

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from deltalake.exceptions import DeltaError
-
 from fogline.errors import FoglineError, Misconfigured, Unreachable
 
 _OF_STORE = re.compile(
@@ -77,12 +75,15 @@ def failure_of(error: Exception, where: str) -> FoglineError:
 
 
 @contextmanager
-def mapped(where: str) -> Iterator[None]:
-    """Raise errors of delta-rs and Arrow within the block as `failure_of` names them."""
+def named() -> Iterator[None]:
+    """Raise errors at the store within the block as `meaning_of` names them. Other errors pass."""
     try:
         yield
-    except (DeltaError, OSError) as error:
-        raise failure_of(error, where) from None
+    except Exception as error:  # the text tells, because each client has classes of its own
+        found = None if isinstance(error, FoglineError) else meaning_of(str(error))
+        if found is None:
+            raise
+        raise found from None
 
 
 def first_line(error: Exception) -> str:

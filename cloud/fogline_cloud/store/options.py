@@ -8,7 +8,13 @@ from fogline_cloud.store.key_file import StoreKeys, read_keys
 _SCHEMES = ("s3a://", "s3://")  # `settings.load` makes the first one of both
 LOG_STORE = "fogline.PutIfAbsentLogStore"
 """The class by which Spark commits to tables in the store (cloud/java)."""
-_TRIES = 3  # of Hadoop, each of which is several of the SDK: a flow reports a store that is away, and waits by itself
+# A flow reports a store that is away, and waits by itself: its clients need not wait for minutes.
+_DELTA_PATIENCE = {"timeout": "30s", "max_retries": "5", "retry_timeout": "30s"}
+_SPARK_PATIENCE = {
+    "spark.hadoop.fs.s3a.retry.limit": "2",  # of Hadoop; for each of them the SDK makes as many attempts
+    "spark.hadoop.fs.s3a.attempts.maximum": "2",
+    "spark.hadoop.fs.s3a.connection.timeout": "20s",  # without a byte
+}
 _USUAL_REGION = "us-east-1"  # of stores that have no regions
 
 
@@ -35,7 +41,12 @@ def storage_of(settings: CloudSettings) -> dict[str, str]:
 def delta_options(store: StoreSettings, keys: StoreKeys | None) -> dict[str, str]:
     """Return the options of delta-rs. Without keys it looks for some itself, as the SDKs of AWS do."""
     options = {f"aws_{name}": value for name, value in client_options(store, keys).items()}
-    return {**options, "aws_conditional_put": "etag", **({"aws_allow_http": "true"} if is_plain(store) else {})}
+    return {
+        **options,
+        **_DELTA_PATIENCE,
+        "aws_conditional_put": "etag",
+        **({"aws_allow_http": "true"} if is_plain(store) else {}),
+    }
 
 
 def client_options(store: StoreSettings, keys: StoreKeys | None) -> dict[str, str]:
@@ -56,7 +67,7 @@ def spark_options(store: StoreSettings) -> dict[str, str]:
     options = {
         "spark.hadoop.fs.s3a.path.style.access": str(is_path_style(store)).lower(),
         "spark.hadoop.fs.s3a.input.stream.type": "classic",
-        "spark.hadoop.fs.s3a.retry.limit": str(_TRIES),
+        **_SPARK_PATIENCE,
     }
     if store.endpoint is not None:
         options["spark.hadoop.fs.s3a.endpoint"] = store.endpoint

@@ -11,7 +11,13 @@ from fogline_cloud.store.key_file import StoreKeys, read_keys
 from fogline_cloud.store.options import delta_options, hadoop_secrets, spark_options, storage_of
 
 KEYS = StoreKeys("AKIA1", "hidden", "session")
-ALWAYS = {"spark.hadoop.fs.s3a.input.stream.type": "classic", "spark.hadoop.fs.s3a.retry.limit": "3"}
+PATIENCE = {"timeout": "30s", "max_retries": "5", "retry_timeout": "30s"}
+ALWAYS = {
+    "spark.hadoop.fs.s3a.input.stream.type": "classic",
+    "spark.hadoop.fs.s3a.retry.limit": "2",
+    "spark.hadoop.fs.s3a.attempts.maximum": "2",
+    "spark.hadoop.fs.s3a.connection.timeout": "20s",
+}
 OWN = StoreSettings(endpoint="http://store.example:9000")
 
 
@@ -23,6 +29,7 @@ def write(path, text, mode=0o600):
 
 def test_a_store_of_ones_own_has_the_same_address_and_form_for_both_clients():
     assert delta_options(OWN, KEYS) == {
+        **PATIENCE,
         "aws_endpoint": "http://store.example:9000",
         "aws_region": "us-east-1",
         "aws_virtual_hosted_style_request": "false",
@@ -43,6 +50,7 @@ def test_a_store_of_ones_own_has_the_same_address_and_form_for_both_clients():
 
 def test_amazon_s3_needs_no_settings_but_may_have_a_region():
     assert delta_options(StoreSettings(), None) == {
+        **PATIENCE,
         "aws_conditional_put": "etag",
         "aws_virtual_hosted_style_request": "true",
     }

@@ -8,6 +8,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any, Protocol
 
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -137,7 +138,7 @@ class Query:
                 if stop.is_set():
                     return
                 on_ready()
-        except (PySparkException, Py4JError) as error:
+        except (PySparkException, Py4JError, DeltaError, OSError) as error:
             if stop.is_set():  # what did not land is read again at the next start
                 log.info("the last micro-batch did not end: %s", str(error).partition("\n")[0])
                 return

@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from fogline.errors import FoglineError, Misconfigured, Unreachable
 from fogline_cloud.flows.start.retention_gap import REMEDY
 from fogline_cloud.flows.tables.files import FilesGone, files_gone
+from fogline_cloud.store.failure import meaning_of
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -77,7 +78,7 @@ def _missing_file(error: BaseException) -> str:
 
 
 def explained(error: BaseException, log: Path) -> FoglineError:
-    """Return `Unreachable` if Kafka does not answer, else `Misconfigured` with the remedy and the path of Spark's log."""
+    """Return `Unreachable` if Kafka or the object store is away, else `Misconfigured` with the remedy and Spark's log."""
     if isinstance(error, FoglineError):
         return error
     text = str(error)
@@ -85,6 +86,8 @@ def explained(error: BaseException, log: Path) -> FoglineError:
         return Unreachable(found[1])
     if _KAFKA_AWAY.search(text):
         return Unreachable("Kafka does not answer")
+    if (at_store := meaning_of(text)) is not None:
+        return at_store if isinstance(at_store, Unreachable) else Misconfigured(f"{at_store} (see {log})")
     for pattern, meaning in _KNOWN.items():
         if re.search(pattern, text):
             return Misconfigured(f"{meaning} (see {log})")

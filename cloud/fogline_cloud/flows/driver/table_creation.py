@@ -12,6 +12,7 @@ from fogline.errors import Misconfigured
 from fogline_cloud.flows.tables import schema
 from fogline_cloud.flows.tables.files import TableFolder, Tables
 from fogline_cloud.flows.tables.schema import MEASURED, Column
+from fogline_cloud.store.failure import failure_of, meaning_of
 
 
 def make_tables(spark: SparkSession, tables: Tables) -> bool:
@@ -68,7 +69,7 @@ def _make(spark: SparkSession, path: str, columns: tuple[Column, ...], stats: st
             f"'delta.deletedFileRetentionDuration' = 'interval 1 days'{feed})"
         )
     except (PySparkException, Py4JJavaError) as error:
-        raise Misconfigured(f"{path}: the table cannot be created: {str(error).partition(chr(10))[0]}") from error
+        raise failure_of(error, f"{path}: the table cannot be created") from error
 
 
 def _add(spark: SparkSession, path: str, missing: list[Column], columns: tuple[Column, ...]) -> None:
@@ -80,5 +81,7 @@ def _add(spark: SparkSession, path: str, missing: list[Column], columns: tuple[C
             spark.sql(
                 f"ALTER TABLE delta.`{quoted}` ADD COLUMNS ({schema.ddl_with_meaning((column,))} AFTER `{before[column.name]}`)"
             )
-        except (KeyError, PySparkException, Py4JJavaError):
+        except (KeyError, PySparkException, Py4JJavaError) as error:
+            if (at_store := meaning_of(str(error))) is not None:
+                raise at_store from error
             return  # this is some other table: the caller reports its columns
