@@ -21,5 +21,7 @@
 `selector`: selector filters of AMQP consumers
 `settings`: the settings file
 `shard`: the thread that writes to Kafka
+`sink_settings`: settings of the databases that sinks fill
+`sinks`: a table in a database, exactly once
 `store`: the object store of tables and checkpoint
 """

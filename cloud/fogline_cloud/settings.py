@@ -15,6 +15,7 @@ from fogline.process.files.settings_file import load_settings
 from fogline.process.files.tls_files import TlsSettings, resolve_tls
 from fogline.tracing.settings import TracingSettings, resolve_tracing
 from fogline_cloud.kafka.connection_settings import resolve_files
+from fogline_cloud.sink_settings import SinkSettings, resolve_sinks
 
 Identifier = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:\-]{1,64}$")]
 SERVER_PATTERN = "^https?://[^/]+/?$"
@@ -308,6 +309,8 @@ class CloudSettings(_Strict, frozen=True, kw_only=True):
     flow: FlowSettings = msgspec.field(default_factory=FlowSettings)
     store: StoreSettings = msgspec.field(default_factory=StoreSettings)
     tables: TablesSettings = msgspec.field(default_factory=TablesSettings)
+    sinks: dict[Identifier, SinkSettings] = msgspec.field(default_factory=dict)
+    """Databases to fill, by the sinks' names."""
     operator: OperatorSettings = msgspec.field(default_factory=OperatorSettings)
     api: ApiSettings = msgspec.field(default_factory=ApiSettings)
     ca: CaSettings = msgspec.field(default_factory=CaSettings)
@@ -345,6 +348,7 @@ def load(path: Path, *, kafka: bool = True) -> CloudSettings:
             users=_beside(bridge.users, path),
             tls=_tls_beside(bridge.tls, path),
         ),
+        sinks=resolve_sinks(settings.sinks, path.parent.resolve()),
         operator=msgspec.structs.replace(
             operator, password_file=_secret(operator.password_file, path), tls=_tls_beside(operator.tls, path)
         ),

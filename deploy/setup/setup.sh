@@ -2,7 +2,7 @@
 # Brings a bare Debian 12 / Ubuntu 24.04 / Raspberry Pi OS to where Fogline runs, from any folder:
 #
 #     deploy/setup/setup.sh            what it takes to run
-#     deploy/setup/setup.sh tests      and to test: other people's clients, a broker, promtool
+#     deploy/setup/setup.sh tests      and to test: other people's clients, a broker, promtool, PostgreSQL
 #     deploy/setup/setup.sh bench      and to measure: a broker
 #     deploy/setup/setup.sh s3         and for tables in an object store (tests and bench need it too)
 #     deploy/setup/setup.sh docs       and to render pictures: Graphviz
@@ -71,6 +71,7 @@ missing_packages_for_tests() {
     command -v npm >/dev/null || echo npm
     command -v go >/dev/null || echo golang-go
     command -v promtool >/dev/null || echo prometheus
+    compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || command -v postgres >/dev/null || echo postgresql
 }
 
 java_package() {
@@ -100,7 +101,7 @@ install_packages() {
     $root env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
         apt-get install -y -qq --no-install-recommends $packages >"$state/apt.log" 2>&1 \
         || { tail -n 20 "$state/apt.log" >&2; fail "apt-get could not install: $packages(see $state/apt.log)"; }
-    for service in mosquitto prometheus; do
+    for service in mosquitto prometheus postgresql; do
         case " $packages" in *" $service "*)
             if [ -d /run/systemd/system ]; then
                 say "keeping the service of the package $service from starting by itself: systemctl disable $service"

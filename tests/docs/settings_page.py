@@ -59,9 +59,9 @@ def page() -> str:
 def tables(name: str, kind: type[msgspec.Struct]) -> Iterator[tuple[str, type[msgspec.Struct]]]:
     """Yield the TOML tables of a settings type, itself first, in the order of their keys."""
     yield name, kind
-    for field, inner, repeated in _inner_tables(kind):
+    for field, inner, origin in _inner_tables(kind):
         path = f"{name.strip('[]')}.{field}".lstrip(".")
-        yield from tables(f"[[{path}]]" if repeated else f"[{path}]", inner)
+        yield from tables({list: f"[[{path}]]", dict: f"[{path}.NAME]"}.get(origin, f"[{path}]"), inner)
 
 
 def rows(kind: type[msgspec.Struct]) -> Iterator[Row]:
@@ -90,16 +90,16 @@ def summary(kind: type[msgspec.Struct]) -> str:
     return " ".join((kind.__doc__ or "").split())
 
 
-def _inner_tables(kind: type[msgspec.Struct]) -> Iterator[tuple[str, type[msgspec.Struct], bool]]:
+def _inner_tables(kind: type[msgspec.Struct]) -> Iterator[tuple[str, type[msgspec.Struct], Any]]:
     for name, hint in typing.get_type_hints(kind).items():
         for each in _leaves(hint):
             if isinstance(each, type) and issubclass(each, msgspec.Struct):
-                yield name, each, typing.get_origin(hint) is list
+                yield name, each, typing.get_origin(hint)
 
 
 def _leaves(hint: Any) -> Iterator[Any]:
     arguments = typing.get_args(hint)
-    if typing.get_origin(hint) in (types.UnionType, typing.Union, list):
+    if typing.get_origin(hint) in (types.UnionType, typing.Union, list, dict):
         for each in arguments:
             yield from _leaves(each)
     else:

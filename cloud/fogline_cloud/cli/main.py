@@ -21,6 +21,7 @@ COMMANDS = {
     "flow": ("fogline_cloud.cli.tables.flow", "write the tables from raw events with Spark"),
     "dead": ("fogline_cloud.cli.tables.dead", "events that no parser could read"),
     "table": ("fogline_cloud.cli.tables.table", "maintain the tables"),
+    "sink": ("fogline_cloud.cli.tables.sink", "fill databases with the tables"),
     "command": ("fogline_cloud.cli.operators.command", "send commands to devices"),
     "device": ("fogline_cloud.cli.operators.device", "list and change the registry of devices"),
     "ledger": ("fogline_cloud.cli.tables.ledger", "prove that no event is lost or duplicated"),
@@ -34,6 +35,8 @@ COMMANDS = {
 """The commands, in the order of the help, each with its module and what it does, which the module says too."""
 SPARK = ("pyspark", "py4j")
 """Modules that only the package fogline-flow and the extra `spark` bring."""
+DATABASES = ("adbc_driver_duckdb", "adbc_driver_manager", "adbc_driver_postgresql", "adbc_driver_sqlite")
+"""Modules that only the extra `sink` brings."""
 EXAMPLE = """\
 examples:
   fogline ca init --config cloud.toml           make a certificate authority, once
@@ -69,10 +72,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:  # while the modules of the command are imported
         return command_line.interrupted("fogline")
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in SPARK:
+        module = (error.name or "").partition(".")[0]
+        if module in DATABASES:
+            tell("fogline: this command needs drivers of databases: pip install 'fogline-cloud[sink]'")
+        elif module in SPARK:
+            remedy = "install the package fogline-flow, or: pip install 'fogline-cloud[spark]'"
+            tell(f"fogline: this command needs Spark: {remedy}")
+        else:
             raise
-        remedy = "install the package fogline-flow, or: pip install 'fogline-cloud[spark]'"
-        tell(f"fogline: this command needs Spark: {remedy}")
         return 2
 
 

@@ -12,6 +12,7 @@
 `device`: doubles of devices
 `disk`: a disk that records writes and syncs
 `events`: events for tests
+`flow_table`: a table of the flow, with made commits
 `gateway`: gateways, whole or in parts
 `http_line`: a line that loses answers of an object store
 `kafka_broker`: a Kafka broker on loopback
@@ -24,6 +25,7 @@
 `mqtt_packets`: a client's half of the MQTT codec
 `object_store`: an S3 server on loopback
 `port`: an adapter's port without a disk
+`postgres`: a PostgreSQL server
 `power_cut`: disk images after a power cut
 `secure_kafka`: a Kafka broker with TLS, users and ACLs
 `spark_cluster`: a cluster of Spark whose workers see nothing of the driver's files

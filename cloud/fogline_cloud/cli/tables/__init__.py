@@ -7,5 +7,6 @@
 `flow_state`: `fogline flow status` and `fogline flow resume`
 `ledger`: `fogline ledger`
 `parser`: `fogline parser`
+`sink`: `fogline sink`
 `table`: `fogline table`
 """
