@@ -57,10 +57,12 @@ def _reach_kafka(asked: dict[str, Any]) -> None:
 
 def _write(asked: dict[str, Any]) -> None:
     from fogline_cloud.flows.tables.files import TableFolder, write_probe  # noqa: PLC0415 - `_import` has found it
-    from fogline_cloud.store.failure import mapped  # noqa: PLC0415 - as above
+    from fogline_cloud.store.failure import failure_of  # noqa: PLC0415 - as above
 
-    with mapped("writing"):
+    try:
         write_probe(TableFolder(**asked["folder"]), asked["probe"])
+    except Exception as error:  # noqa: BLE001 - each client of the store has errors of its own
+        raise failure_of(error, "writing") from None
 
 
 def _version(name: str) -> str:
