@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 from processes import Bench
 
+from fogline_cloud.flows.driver.key_cache import KeyCache
 from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.flows.tables.id_keys import IdIndex, Keys, encoded, key_path
-from fogline_cloud.flows.tables.key_cache import KeyCache
 from fogline_lab.object_store import BUCKET, ObjectStore
 
 TIMES = 3750

@@ -4,10 +4,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from fogline_cloud.flows.driver.key_cache import key_files_of
 from fogline_cloud.flows.tables import id_keys
 from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.flows.tables.id_keys import IdIndex, key_path, keys_in, keys_of, may_hold, read_key_file, write_key_file
-from fogline_cloud.flows.tables.key_cache import key_files_of
 from fogline_cloud.settings import FlowSettings
 
 SOURCE = "/t/devices/d"

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fogline_cloud.flows.tables import key_cache
+from fogline_cloud.flows.driver import key_cache
+from fogline_cloud.flows.driver.key_cache import KeyCache, key_files_of
 from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.flows.tables.id_keys import IdIndex, keys_of, write_key_file
-from fogline_cloud.flows.tables.key_cache import KeyCache, key_files_of
 from fogline_cloud.settings import FlowSettings
 from fogline_lab.http_line import HttpLine
 from fogline_lab.object_store import BUCKET

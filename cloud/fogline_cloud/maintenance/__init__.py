@@ -7,5 +7,6 @@
 `plan`: the days whose files are compacted, and the files of a Delta log that nobody needs
 `raw_rows`: records of one device in table `raw`
 `reader_lag`: the readers of the tables, and how far each is behind
+`sorted_days`: closed days sorted by device
 `table`: the steps on one table
 """

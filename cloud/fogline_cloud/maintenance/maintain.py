@@ -17,6 +17,7 @@ from fogline.errors import FoglineError
 from fogline_cloud.flows.tables.files import TableFolder, tables_in
 from fogline_cloud.maintenance.key_files import delete_unneeded_key_files, files_without_keys, write_key_files
 from fogline_cloud.maintenance.plan import CLOSED_BYTES, SETTLED, SORTED_BYTES, compactions
+from fogline_cloud.maintenance.sorted_days import sort_day, unsorted_days
 from fogline_cloud.maintenance.table import MaintainedTable
 from fogline_cloud.settings import CloudSettings
 from fogline_cloud.store.failure import named
@@ -97,8 +98,8 @@ class _Run:
         sorts = settings.tables.sort_closed_days and self._name == "readings"
         for wanted in compactions(table.files(), today, SORTED_BYTES if sorts else CLOSED_BYTES):
             self._do("compact", partial(table.compact, wanted), day=wanted.day, before=wanted.files, into="after")
-        for day, files in table.unsorted((now - SETTLED).astimezone(UTC).date()) if sorts else ():
-            self._do("sort", partial(table.sort, day), day=day.isoformat(), before=files, into="after")
+        for day, files in unsorted_days(table, (now - SETTLED).astimezone(UTC).date()) if sorts else ():
+            self._do("sort", partial(sort_day, table, day), day=day.isoformat(), before=files, into="after")
         if self._name == "events":
             for day, paths in files_without_keys(table, today).items():
                 self._do("index", partial(write_key_files, table, paths), day=day.isoformat(), before=len(paths))

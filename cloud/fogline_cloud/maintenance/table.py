@@ -2,14 +2,12 @@
 
 import logging
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from typing import TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs as pafs
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
@@ -20,7 +18,7 @@ from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.flows.tables.readers import readers_of
 from fogline_cloud.flows.tables.table_features import reader_problems
 from fogline_cloud.flows.tables.table_log import state_of
-from fogline_cloud.maintenance.plan import SORTED_BYTES, Compaction, expired_log_files, vacuum_after
+from fogline_cloud.maintenance.plan import Compaction, expired_log_files, vacuum_after
 from fogline_cloud.store.failure import failure_of, first_line
 
 ATTEMPTS = 8
@@ -28,9 +26,6 @@ ATTEMPTS = 8
 VACUUM_EVERY = timedelta(hours=20)
 """Time between two vacuums of one table: each lists all of its files."""
 _VACUUM = "fogline/vacuum"  # Delta transaction application whose version is the hour of the last vacuum, since 1970
-_SORTED = "fogline/sorted"  # Delta transaction application of each day whose version is the number of rows that were sorted
-SORT_BYTES = 256 << 20
-"""Memory for the rows that are sorted at once. Further ones go to the folder of temporary files."""
 _HOUR_S = 3600
 _ROWS_IN_GROUP = 128 * 1024  # a row group of an event table is skipped as a whole
 HOOK = PostCommitHookProperties(cleanup_expired_logs=False)
@@ -94,51 +89,8 @@ class MaintainedTable:
             )
 
         self.retried(step)
-        return self._file_count(date.fromisoformat(wanted.day))
-
-    def unsorted(self, before: date) -> list[tuple[date, int]]:
-        """Return the days before this one whose rows are not sorted, with the number of their files."""
-        self.table.update_incremental()
-        days = sorted({day for day, _ in self.files() if day < before})
-        return [(day, self._file_count(day)) for day in days if self._rows(day) != self.table.transaction_version(_sorted(day))]
-
-    def sort(self, day: date) -> int:
-        """Sort the rows of one day by device. No row changes. Returns the number of files that the day has now."""
-
-        def step() -> int:
-            rows = self._rows(day)
-            self.table.optimize.z_order(
-                ["device"],
-                partition_filters=[("day", "=", day.isoformat())],
-                target_size=SORTED_BYTES,
-                max_concurrent_tasks=1,
-                max_spill_size=SORT_BYTES,
-                writer_properties=WRITER,
-                post_commithook_properties=HOOK,
-            )
-            return rows
-
-        rows = self.retried(step)
-        self.retried(lambda: self._mark(_sorted(day), rows))  # delta-rs drops a transaction of `z_order`
-        return self._file_count(day)
-
-    def _mark(self, application: str, version: int) -> None:
-        self.table.create_write_transaction(
-            [],
-            mode="append",
-            schema=self.table.schema(),
-            partition_by=["day"],
-            commit_properties=CommitProperties(app_transactions=[Transaction(application, version, int(time.time() * 1000))]),
-            post_commithook_properties=HOOK,
-        )
-
-    def _file_count(self, day: date) -> int:
+        day = date.fromisoformat(wanted.day)
         return sum(each == day for each, _ in self.files())
-
-    def _rows(self, day: date) -> int:
-        found = pa.table(self.table.get_add_actions(flatten=True))
-        of_day = found.filter(pc.equal(found.column("partition.day"), pa.scalar(day)))
-        return int(pc.sum(of_day.column("num_records")).as_py() or 0)
 
     def days_before(self, day: date) -> list[str]:
         """Return the days with rows before this one."""
@@ -216,10 +168,6 @@ class MaintainedTable:
             for name in expired if not dry_run else []:
                 system.delete_file(f"_delta_log/{name}")
         return len(expired)
-
-
-def _sorted(day: date) -> str:
-    return f"{_SORTED}/{day.isoformat()}"
 
 
 def quoted(text: str) -> str:

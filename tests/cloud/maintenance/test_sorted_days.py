@@ -6,14 +6,14 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, WriterProperties
 
 from fogline_cloud.flows.tables.batch import MicroBatch
 from fogline_cloud.flows.tables.files import FileWriter
 from fogline_cloud.flows.tables.owner import Owner
 from fogline_cloud.flows.tables.schema import MEASURED, READINGS, arrow_schema, in_file
 from fogline_cloud.maintenance import maintain as maintenance
-from fogline_cloud.maintenance import table
+from fogline_cloud.maintenance import sorted_days
 from fogline_cloud.maintenance.maintain import maintain
 
 OWNER = Owner("t", "main", "run-1", 1)
@@ -28,9 +28,9 @@ ROWS = 20_000
 def readings(make_table, monkeypatch):
     """A table whose sorted days have small files."""
     make_table("events")
-    for module in (table, maintenance):
+    for module in (sorted_days, maintenance):
         monkeypatch.setattr(module, "SORTED_BYTES", 64 << 10)
-    monkeypatch.setattr(table, "WRITER", table.WriterProperties(compression="ZSTD", max_row_group_size=2000))
+    monkeypatch.setattr(sorted_days, "WRITER", WriterProperties(compression="ZSTD", max_row_group_size=2000))
     return make_table("readings")
 
 

@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fogline.tracing.spans import ExportSpans
 from fogline_cloud.flows.driver.commit import MicroBatchCommitter, Progress
+from fogline_cloud.flows.driver.key_cache import key_files_of
 from fogline_cloud.flows.driver.plan import plan_of
 from fogline_cloud.flows.driver.session import parsing_slots
 from fogline_cloud.flows.driver.table_creation import make_tables
@@ -15,7 +16,6 @@ from fogline_cloud.flows.tables.batch import MicroBatch
 from fogline_cloud.flows.tables.delta_log import DeltaLog
 from fogline_cloud.flows.tables.files import tables_in
 from fogline_cloud.flows.tables.id_keys import IdIndex
-from fogline_cloud.flows.tables.key_cache import key_files_of
 from fogline_cloud.flows.tables.owner import Owner
 from fogline_cloud.flows.worker.tasks import WorkerTask
 from fogline_cloud.kafka.connection_settings import with_content

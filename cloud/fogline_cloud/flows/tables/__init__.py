@@ -6,7 +6,6 @@
 `delta_log`: a flow's commits, through delta-rs
 `files`: Parquet files in the tables' folders
 `id_keys`: finds the files that may hold an event
-`key_cache`: copies of key files on the driver's disk
 `own_commits`: notices commits that another program has overwritten
 `owner`: the owner of a flow's tables
 `readers`: who has read which version of a table
