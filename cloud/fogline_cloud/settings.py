@@ -348,7 +348,7 @@ def load(path: Path, *, kafka: bool = True) -> CloudSettings:
             users=_beside(bridge.users, path),
             tls=_tls_beside(bridge.tls, path),
         ),
-        sinks=resolve_sinks(settings.sinks, path.parent.resolve()),
+        sinks=resolve_sinks(settings.sinks, path.parent.absolute()),
         operator=msgspec.structs.replace(
             operator, password_file=_secret(operator.password_file, path), tls=_tls_beside(operator.tls, path)
         ),

@@ -40,8 +40,8 @@ def resolve_sinks(sinks: Mapping[str, SinkSettings], folder: Path) -> dict[str, 
 
 def _resolved(sink: SinkSettings, folder: Path) -> SinkSettings:
     scheme, found, file = sink.url.partition(":///")
-    url = f"{scheme}:///{(folder / file).resolve()}" if found and scheme in _FILES else sink.url
+    url = f"{scheme}:///{folder / file}" if found and scheme in _FILES else sink.url
     password_file = sink.password_file
     if password_file is not None:  # a credential of that name comes first: it is read at the start only
-        password_file = str(credential(password_file) or (folder / password_file).resolve())
+        password_file = str(credential(password_file) or folder / password_file)
     return msgspec.structs.replace(sink, url=url, password_file=password_file)

@@ -19,7 +19,7 @@ from docs import settings_page
 CLOUD, EDGE = fogline_cloud.settings, fogline_edge.settings
 ROOTS = {"cloud": (CLOUD.load, CLOUD.CloudSettings), "edge": (EDGE.load, EDGE.EdgeSettings)}
 FILES = ("File ", "Folder ", "Password file ")
-OTHERS = {"tenant": "acme", "gateway": "gw-1", "name": "one", "profile": "zigbee2mqtt"}
+OTHERS = {"tenant": "acme", "gateway": "gw-1", "name": "one", "profile": "zigbee2mqtt", "url": "postgresql://db/lab"}
 """Values of required keys that name no files."""
 
 
