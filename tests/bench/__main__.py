@@ -38,6 +38,7 @@ import memory
 import replay
 import scale
 import start
+import store
 import tls
 from gateway_rows import CARD, GATEWAY_ROWS, SYSTEMS, GatewayOptions
 from gateway_table import gateway_table, is_gateway_key, missed
@@ -62,9 +63,21 @@ MEASURES = {
     "killers": killers.measure,
     "commands": commands.measure,
     "scale": scale.measure,
+    "store": store.measure,
     "tls": tls.measure,
 }
-RUNS = {"gateway": 5, "bridges": 1, "commits": 1, "dedup": 1, "keys": 1, "closed_day": 1, "ledger": 1, "killers": 1, "scale": 1}
+RUNS = {
+    "gateway": 5,
+    "bridges": 1,
+    "commits": 1,
+    "dedup": 1,
+    "keys": 1,
+    "closed_day": 1,
+    "ledger": 1,
+    "killers": 1,
+    "scale": 1,
+    "store": 1,
+}
 
 
 def main() -> int:
