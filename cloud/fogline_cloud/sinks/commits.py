@@ -10,6 +10,8 @@ from urllib.parse import unquote
 
 import msgspec
 
+from fogline_cloud.sinks.position import digest
+
 
 class Holds(StrEnum):
     """What the rows of a file are."""
@@ -31,10 +33,14 @@ class TableFile(msgspec.Struct, frozen=True):
 
 
 class TableCommit(msgspec.Struct, frozen=True):
-    """One version of a table. `hides_rows`: a file has a deletion vector, so that the commit cannot be followed."""
+    """One version of a table. `entry`: digest of its entry.
+
+    `hides_rows`: a file has a deletion vector, so that the commit cannot be followed.
+    """
 
     version: int
     files: tuple[TableFile, ...] = ()
+    entry: str = ""
     at_ms: int | None = None
     hides_rows: bool = False
 
@@ -88,6 +94,7 @@ def decode(version: int, entry: bytes) -> TableCommit:
     return TableCommit(
         version,
         tuple(changes or files),
+        digest(entry),
         next((each.commit_info.timestamp for each in actions if each.commit_info is not None), None),
         any(each.deletion_vector is not None for each in moved),
     )

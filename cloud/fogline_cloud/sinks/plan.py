@@ -11,11 +11,12 @@ MOST_VERSIONS = 1000
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """The changes of the versions `first` to `last`. Versions that change no row are among them."""
+    """The changes of the versions `first` to `last`. Some may change no row. `entry`: digest of the last one's entry."""
 
     first: int
     last: int
     files: tuple[TableFile, ...]
+    entry: str
 
 
 class SnapshotCopy(msgspec.Struct, frozen=True):
@@ -45,7 +46,8 @@ def next_changes(commits: Iterable[TableCommit], most_rows: int) -> Changes | No
             break
     if not taken:
         return None
-    return Changes(taken[0].version, taken[-1].version, tuple(file for each in taken for file in each.files))
+    files = tuple(file for each in taken for file in each.files)
+    return Changes(taken[0].version, taken[-1].version, files, taken[-1].entry)
 
 
 def next_copy(version: int, files: Sequence[TableFile], done: int, most_rows: int) -> SnapshotCopy:

@@ -190,8 +190,7 @@ class Sink:
             else:
                 if any(each.holds is not Holds.INSERTED for each in step.files):
                     deleted = self._delete(database, step.files)
-                entry = digest(self._source.entry(step.last))
-                reached = msgspec.structs.replace(at, version=step.last, entry=entry)
+                reached = msgspec.structs.replace(at, version=step.last, entry=step.entry)
             inserted = self._insert(database, step.files)
             database.set_position(self._name, reached)
         self._stored, self._copy_again = reached, False

@@ -34,7 +34,10 @@ class FlowTable:
         feed = {"delta.enableChangeDataFeed": "true"} if changes else {}
         measured = {"delta.dataSkippingStatsColumns": ",".join(MEASURED[name])}
         fields = self.schema.append(pa.field("day", pa.date32()))
-        DeltaTable.create(folder.uri, fields, mode="overwrite", partition_by=["day"], configuration={**measured, **feed})
+        storage = folder.storage or None
+        DeltaTable.create(
+            folder.uri, fields, "overwrite", partition_by=["day"], configuration={**measured, **feed}, storage_options=storage
+        )
         self._log = DeltaLog(name, folder)
         self._log.take_over(_OWNER, {})
         self._batches = 0
@@ -42,47 +45,56 @@ class FlowTable:
 
     def append(self, count: int = 1, day: date = DAY, row: RowOf = lambda _: {}) -> None:
         """Commit the next `count` rows as a micro-batch of the flow."""
-        batch = MicroBatch("main", _OWNER.run, self._batches)
-        self._batches += 1
         rows = [self._row(number, day, row) for number in range(self.count, self.count + count)]
         self.count += count
+        self.append_rows(pa.RecordBatch.from_pylist(rows, self.schema))
+
+    def append_rows(self, rows: pa.RecordBatch) -> None:
+        """Commit rows, which have the columns of `schema`, as a micro-batch of the flow."""
+        batch = MicroBatch("main", _OWNER.run, self._batches)
+        self._batches += 1
         self._log.append(self._files(rows), batch, _OWNER)
 
     def replace_day(self, row: RowOf, day: date = DAY) -> None:
         """Commit the rows of a day with other values, as a replay does: files are removed, and others added."""
-        found = DeltaTable(self.folder.uri).to_pyarrow_table(filters=[("day", "=", day)])
+        found = self._open().to_pyarrow_table(filters=[("day", "=", day)])
         rows = [self._row(each["offset" if self.name == "raw" else "sequence"], day, row) for each in found.to_pylist()]
-        actions = [
-            AddAction(each.path, each.size, {"day": each.day}, each.modified_ms, True, each.stats) for each in self._files(rows)
-        ]
-        table = DeltaTable(self.folder.uri)
+        files = self._files(pa.RecordBatch.from_pylist(rows, self.schema))
+        table = self._open()
         table.create_write_transaction(
-            actions, "overwrite", table.schema(), ["day"], partition_filters=[("day", "=", day.isoformat())]
+            _actions(files), "overwrite", table.schema(), ["day"], partition_filters=[("day", "=", day.isoformat())]
         )
+
+    def replace_rows(self) -> None:
+        """Commit every row again in other files, as a replay that changes all of them does."""
+        table = self._open()
+        rows = table.to_pyarrow_table(columns=self.schema.names).cast(self.schema)
+        files = [file for batch in rows.to_batches() for file in self._files(batch)]
+        table.create_write_transaction(_actions(files), "overwrite", table.schema(), ["day"])
 
     def delete(self, where: str) -> None:
         """Delete rows, as a user or maintenance does."""
-        DeltaTable(self.folder.uri).delete(where, WriterProperties(compression="ZSTD"), post_commithook_properties=_HOOK)
+        self._open().delete(where, WriterProperties(compression="ZSTD"), post_commithook_properties=_HOOK)
 
     def update(self, where: str, **values: str) -> None:
         """Update rows, as maintenance does in `events` when it forgets a device. `values`: SQL."""
-        DeltaTable(self.folder.uri).update(values, None, where, post_commithook_properties=_HOOK)
+        self._open().update(values, None, where, post_commithook_properties=_HOOK)
 
     def compact(self) -> None:
         """Join all files of each day."""
-        DeltaTable(self.folder.uri).optimize.compact()
+        self._open().optimize.compact()
 
     def vacuum(self) -> None:
         """Delete every file that the newest version does not need."""
-        DeltaTable(self.folder.uri).vacuum(0, dry_run=False, full=True, enforce_retention_duration=False)
+        self._open().vacuum(0, dry_run=False, full=True, enforce_retention_duration=False)
 
     def add_column(self, name: str) -> None:
         """Add a column, as a user may."""
-        DeltaTable(self.folder.uri).alter.add_columns([Field(name, PrimitiveType("string"))])
+        self._open().alter.add_columns([Field(name, PrimitiveType("string"))])
 
     def cut_log(self, before: int) -> None:
         """Delete the log's entries before a version, after a checkpoint."""
-        DeltaTable(self.folder.uri).create_checkpoint()
+        self._open().create_checkpoint()
         system = self.folder.file_system()
         for version in range(before):
             system.delete_file(f"_delta_log/{version:020}.json")
@@ -90,21 +102,28 @@ class FlowTable:
     @property
     def version(self) -> int:
         """The newest version."""
-        found: int = DeltaTable(self.folder.uri).version()
+        found: int = self._open().version()
         return found
 
     def rows(self, columns: Sequence[str]) -> list[tuple[Any, ...]]:
         """Return every row, in order."""
-        found = DeltaTable(self.folder.uri).to_pyarrow_table(columns=list(columns)).to_pylist()
+        found = self._open().to_pyarrow_table(columns=list(columns)).to_pylist()
         return sorted((tuple(each[name] for name in columns) for each in found), key=repr)
 
-    def _files(self, rows: list[dict[str, Any]]) -> list[File]:
+    def _open(self) -> DeltaTable:
+        return DeltaTable(self.folder.uri, storage_options=self.folder.storage)
+
+    def _files(self, rows: pa.RecordBatch) -> list[File]:
         with FileWriter(self.folder, MEASURED[self.name]) as writer:
-            if rows:
-                writer.add(pa.RecordBatch.from_pylist(rows, self.schema))
+            writer.add(rows)
             return writer.close()
 
     def _row(self, number: int, day: date, row: RowOf) -> dict[str, Any]:
+        found = {**self.usual_row(number, day), **row(number)}
+        return {name: value for name, value in found.items() if name in self.schema.names}
+
+    def usual_row(self, number: int, day: date = DAY) -> dict[str, Any]:
+        """Return the columns of the row with this number, and others."""
         moment = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(milliseconds=number)
         device = f"d-{number % 5}"
         usual = {"tenant": TENANT, "run": _OWNER.run, "batch": self._batches, "flow": "main", "day": day, "ordinal": 0}
@@ -115,4 +134,8 @@ class FlowTable:
         usual |= {"metric": "temperature", "unit": "Cel", "value": number / 2}
         if self.name == "raw":
             usual["value"] = b"%d" % number
-        return {name: value for name, value in {**usual, **row(number)}.items() if name in self.schema.names}
+        return usual
+
+
+def _actions(files: Sequence[File]) -> list[AddAction]:
+    return [AddAction(each.path, each.size, {"day": each.day}, each.modified_ms, True, each.stats) for each in files]

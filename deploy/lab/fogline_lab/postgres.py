@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from fogline.errors import Misconfigured
+from fogline_lab.kafka_broker import free_port
 from fogline_lab.supervisor import ChildProcess, find_setpriv
 
 START_LIMIT_S = 60.0
@@ -21,7 +22,7 @@ USER = "fog"
 DATABASE = "fog"
 _SYSTEM_USER = "postgres"
 _POLL_S = 0.02
-_ACCESS = f"local all {USER} trust\nlocal all all scram-sha-256\n"
+_ACCESS = f"local all {USER} trust\nlocal all all scram-sha-256\nhost all {USER} 127.0.0.1/32 trust\n"
 
 
 def find_postgres() -> Path:
@@ -34,15 +35,20 @@ def find_postgres() -> Path:
 
 
 class Postgres:
-    """One server with one empty database. A context manager; `kill` and `start` again keep its data and its address."""
+    """One server with one empty database. A context manager; `kill` and `start` again keep its data and its address.
 
-    def __init__(self) -> None:
+    `tcp`: it listens on a port of loopback too.
+    """
+
+    def __init__(self, *, tcp: bool = False) -> None:
         self._programs = find_postgres()
         self._folder = Path(tempfile.mkdtemp(prefix="fogline-postgres-"))
         if os.geteuid() == 0:
             shutil.chown(self._folder, _SYSTEM_USER)
         # Durable only against the end of the process, as tests need it: a sync for each commit would be most of their time.
-        options = ["-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=20", "-c", "shared_buffers=16MB"]
+        self.port = free_port() if tcp else 5432
+        listen = ["-c", f"listen_addresses={'127.0.0.1' if tcp else ''}", "-p", str(self.port)]
+        options = [*listen, "-c", "fsync=off", "-c", "max_connections=20", "-c", "shared_buffers=16MB"]
         command = [*_as_user(), str(self._programs / "postgres"), "-D", str(self._data), "-k", str(self._folder), *options]
         self.process = ChildProcess(
             "PostgreSQL",
@@ -64,7 +70,7 @@ class Postgres:
 
     def url_of(self, user: str, database: str = DATABASE) -> str:
         """Return the address of a database for a user."""
-        return f"postgresql://{user}@/{database}?host={self._folder}"
+        return f"postgresql://{user}@/{database}?host={self._folder}&port={self.port}"
 
     def start(self) -> Self:
         """Start, and return when it takes connections. Raises `Misconfigured`."""
@@ -82,7 +88,7 @@ class Postgres:
                 self.process.start()
             time.sleep(_POLL_S)
         if is_new:
-            self._run("createdb", "-h", self._folder, "-U", USER, DATABASE)
+            self._run("createdb", "-h", self._folder, "-p", self.port, "-U", USER, DATABASE)
         return self
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
@@ -106,7 +112,7 @@ class Postgres:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _is_ready(self) -> bool:
-        command = [str(self._programs / "pg_isready"), "--quiet", "-h", str(self._folder)]
+        command = [str(self._programs / "pg_isready"), "--quiet", "-h", str(self._folder), "-p", str(self.port)]
         return self.process.running and subprocess.run(command, check=False).returncode == 0
 
     def _run(self, program: str, *arguments: object) -> None:
