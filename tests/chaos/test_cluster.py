@@ -21,8 +21,12 @@ KILLS_OF_DRIVER = 6
 KILLS_OF_EXECUTORS = 14
 EVENTS = 500
 """Landed before each kill."""
-OLD = "import sys\nsys.version_info = (3, 9, *sys.version_info[2:])\n"
-"""Makes a Python say that it is 3.9, when it is imported as `sitecustomize`."""
+OLD = """\
+import sys
+from collections import namedtuple
+sys.version_info = namedtuple("version_info", "major minor micro releaselevel serial")(3, 10, *sys.version_info[2:])
+"""
+"""Makes a Python say that it is 3.10, when it is imported as `sitecustomize`."""
 
 
 @pytest.fixture(scope="module")
@@ -161,4 +165,4 @@ def test_executors_with_another_python_are_named_before_the_first_batch(
         world = ClusterWorld(folder, tenant, kafka.bootstrap, object_store, cluster, archive)
         done = world.run(world.command(world.config("old"), cluster.url, "--once"))
     assert done.returncode == 2, done.stdout
-    assert f"runs Python 3.9, the driver 3.{sys.version_info.minor}: install {name} there" in last_line(done.stderr)
+    assert f"runs Python 3.10, the driver 3.{sys.version_info.minor}: install {name} there" in last_line(done.stderr)

@@ -90,9 +90,13 @@ LOST = "Job aborted due to stage failure: Lost task 0.3 in stage 0.0 (TID 3) (10
             f"{LOST}java.lang.ClassNotFoundException: org.apache.kafka.common.utils.AppInfoParser",
             "the executor on 10.0.0.7 has no jar with the class org.apache.kafka.common.utils.AppInfoParser: start the flow by",
         ),
+        (
+            f"{LOST}SparkException: \nError from python worker:\n  Traceback\n  SyntaxError: bad\nPYTHONPATH was:",
+            "the executor on 10.0.0.7 cannot start a Python worker (SyntaxError: bad): install python3.11 there, and set",
+        ),
         (f"{LOST}java.lang.IllegalStateException: odd\n\tat a.b.C", "the executor on 10.0.0.7 cannot run a task: java.lang.I"),
     ],
-    ids=["python", "no python", "jar", "other"],
+    ids=["python", "no python", "jar", "worker", "other"],
 )
 def test_a_question_that_fails_in_spark_is_one_sentence_with_the_host_and_the_remedy(text, sentence):
     found = failed_task(text, "3.11", AT)

@@ -11,6 +11,7 @@ from fogline_cloud.settings import Scalar
 
 _LOST_TASK = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor (\S+?)\): (.*)")
 _VERSION = re.compile(r"PYTHON_VERSION_MISMATCH\]? Python in worker has different version: (\S+)")
+_NO_WORKER = re.compile(r"Error from python worker:\n((?:[ \t]+.*\n?)+)")
 _NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
 _NO_CLASS = re.compile(r"(?:ClassNotFoundException|NoClassDefFoundError|UNEXPECTED_CLASS_TYPE|class not found)\W+([\w.$/]+)")
 _ARCHIVED = "run `fogline flow archive` again"
@@ -126,6 +127,11 @@ def failed_task(text: str, python: str, at: Deployment) -> str:
         )
     if program := _NO_PROGRAM.search(text):
         return f'{executor} has no {program[1]}: install it there, or name another one in [flow.spark] "spark.pyspark.python"'
+    if worker := _NO_WORKER.search(text):
+        return (
+            f"{executor} cannot start a Python worker ({worker[1].strip().splitlines()[-1].strip()}): install python{python} "
+            f'there, and set [flow.spark] "spark.pyspark.python" = "python{python}"'
+        )
     if missing := _NO_CLASS.search(text):
         return (
             f"{executor} has no jar with the class {missing[1]}: start the flow by `fogline flow run --master {at.master}`, "
