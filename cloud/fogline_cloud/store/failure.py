@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from fogline.errors import FoglineError, Misconfigured, Unreachable
 
 _OF_STORE = re.compile(
-    r"Generic S3 error|\bs3a\b|software\.amazon\.awssdk|fogline\.PutIfAbsentLogStore|Error performing [A-Z]+ https?://"
+    r"Generic S3 error|Error performing [A-Z]+ https?://|fs\.s3a\b|\bon s3a://|software\.amazon\.awssdk|\bs3a://\S+: Bucket"
+    r"|fogline\.PutIfAbsentLogStore"
 )
 _ADDRESS = re.compile(r"Error performing [A-Z]+ (https?://[^/\s]+)")
 _KEYS = "[store] key_file, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment"

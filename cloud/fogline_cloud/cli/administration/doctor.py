@@ -17,7 +17,7 @@ from cryptography import x509
 from fogline.amqp.client import AmqpClient
 from fogline.amqp.login_check import try_login
 from fogline.errors import Misconfigured
-from fogline.installed import find_java
+from fogline.installed import find_jars, find_java
 from fogline.process import checkup
 from fogline.process.checkup import Check, Finding, Grade
 from fogline.process.files.settings_file import split_endpoint
@@ -30,6 +30,7 @@ from fogline_cloud.commands.client.operator_security import operator_security
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import CloudSettings, load
 from fogline_cloud.shard import topic_admin
+from fogline_cloud.store.options import LOG_STORE, uses_store
 
 _HTTP_S = 5.0
 _CRL_WARN_SHARE = 1 / 3
@@ -64,6 +65,7 @@ def _checks(settings: CloudSettings) -> dict[str, Check]:
         "Kafka": partial(_kafka, settings),
         "bridge": partial(_bridge, settings),
         "certificate": partial(_own_certificate, settings),
+        "store": partial(_store, settings),
     }
     if find_spec("pyspark") is not None:
         checks["Java"] = _java
@@ -137,6 +139,23 @@ def _bridge(settings: CloudSettings) -> Iterator[Finding]:
         yield Finding(Grade.FAIL, "login", str(refused(host, port, why)))
     else:
         yield Finding(Grade.OK, "login", f"{endpoint} lets this operator in")
+
+
+def _store(settings: CloudSettings) -> Iterator[Finding]:
+    if not uses_store(settings):
+        return
+    from fogline_cloud.store.probe import check_store  # noqa: PLC0415 - only where tables are in a store
+
+    if find_spec("pyspark") is not None:
+        find_jars("s3")
+    for key, value in settings.flow.spark.items():
+        if key.startswith("spark.delta.logStore.") and value != LOG_STORE:
+            remedy = "Delete it, unless you know that this class never overwrites a commit of another program"
+            yield Finding(Grade.WARN, "store", f'[flow.spark] "{key}" = {value} is not {LOG_STORE}', remedy)
+    check_store(settings)
+    where = settings.store.endpoint or "Amazon S3"
+    keys = settings.store.key_file or "keys of the environment"
+    yield Finding(Grade.OK, "store", f"{where} takes {keys}, has the bucket, and knows put-if-absent")
 
 
 def _revoked(path: str) -> Iterator[Finding]:
