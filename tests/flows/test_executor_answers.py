@@ -83,6 +83,10 @@ LOST = "Job aborted due to stage failure: Lost task 0.3 in stage 0.0 (TID 3) (10
             "the executor on 10.0.0.7 runs Python 3.9, the driver 3.11: install python3.11 there, and set [flow.spark]",
         ),
         (
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.10",
+            "an executor runs Python 3.10, the driver 3.11: install python3.11 there, and set [flow.spark]",
+        ),
+        (
             f'{LOST}java.io.IOException: Cannot run program "python3.11": error=2, No such file or directory',
             "the executor on 10.0.0.7 has no python3.11: install it there, or name another one in [flow.spark]",
         ),
@@ -96,7 +100,7 @@ LOST = "Job aborted due to stage failure: Lost task 0.3 in stage 0.0 (TID 3) (10
         ),
         (f"{LOST}java.lang.IllegalStateException: odd\n\tat a.b.C", "the executor on 10.0.0.7 cannot run a task: java.lang.I"),
     ],
-    ids=["python", "no python", "jar", "worker", "other"],
+    ids=["python", "python without host", "no python", "jar", "worker", "other"],
 )
 def test_a_question_that_fails_in_spark_is_one_sentence_with_the_host_and_the_remedy(text, sentence):
     found = failed_task(text, "3.11", AT)

@@ -116,9 +116,7 @@ def failed_task(text: str, python: str, at: Deployment) -> str:
     `text`: Spark's message. `python`: the driver's version of Python.
     """
     lost = _LOST_TASK.search(text)
-    if lost is None:
-        return ""
-    executor = f"the executor on {lost[1]}"
+    executor = f"the executor on {lost[1]}" if lost else "an executor"
     if other := _VERSION.search(text):
         name = f"python{python}"
         return (
@@ -137,4 +135,4 @@ def failed_task(text: str, python: str, at: Deployment) -> str:
             f"{executor} has no jar with the class {missing[1]}: start the flow by `fogline flow run --master {at.master}`, "
             "or by the line that `fogline flow submit-options` prints"
         )
-    return f"{executor} cannot run a task: {lost[3][:300]}"
+    return f"{executor} cannot run a task: {lost[3][:300]}" if lost else ""

@@ -58,7 +58,7 @@ def check_executors(spark: SparkSession, settings: CloudSettings, stop: threadin
         slots = spark.sparkContext.defaultParallelism
         spark.range(0, slots, 1, slots).selectExpr(*_IN_JARS).collect()
     except (PySparkException, Py4JError) as error:
-        raise Misconfigured(failed_task(str(error), asking.own.python, at) or _first_line(error)) from error
+        raise Misconfigured(failed_task(_whole_text(error), asking.own.python, at) or _first_line(error)) from error
     if found := problems(asking.own, answers, unseen, at):
         others = f" ({len(found) - 1} more executors differ)" if len(found) > 1 else ""
         raise Misconfigured(found[0] + others)
@@ -116,6 +116,11 @@ def count_executors(spark: SparkSession) -> int:
     """Return the number of executors that the cluster has given."""
     context: Any = spark.sparkContext._jsc.sc()  # noqa: SLF001 - PySpark's own status tracker does not count them
     return len(context.statusTracker().getExecutorInfos()) - 1  # the driver is one of them
+
+
+def _whole_text(error: Exception) -> str:
+    """Return the text of an error of Spark. PySpark keeps Java's, which names the executor, apart from Python's."""
+    return f"{error}\n{getattr(error, '_stackTrace', '')}"
 
 
 def _first_line(error: Exception) -> str:
