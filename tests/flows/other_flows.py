@@ -13,9 +13,7 @@ OTHERS = [lane for lane in Lane if lane is not Lane.ALARM]
 def flow_of(flow: Flow, name: str, lanes: list[Lane]) -> Flow:
     """Another flow on the same tables, with a checkpoint and a Spark session of its own."""
     changed = msgspec.structs.replace(flow.settings.flow, name=name, lanes=lanes, checkpoint=f"{flow.checkpoint}-{name}")
-    other = type(flow)(flow.spark.newSession(), msgspec.structs.replace(flow.settings, flow=changed))
-    other._counts = flow._counts
-    return other
+    return type(flow)(flow.spark.newSession(), msgspec.structs.replace(flow.settings, flow=changed))
 
 
 def alarm(make_event: Any, name: str, **given: Any) -> Any:
@@ -25,6 +23,4 @@ def alarm(make_event: Any, name: str, **given: Any) -> Any:
 def other_flow(flow: Flow, **settings: str) -> Flow:
     """A second deployment: the same settings but for these, in a Spark session of its own."""
     changed = msgspec.structs.replace(flow.settings.flow, checkpoint=f"{flow.checkpoint}-2", **settings)
-    other = type(flow)(flow.spark.newSession(), msgspec.structs.replace(flow.settings, flow=changed))
-    other._counts = flow._counts
-    return other
+    return type(flow)(flow.spark.newSession(), msgspec.structs.replace(flow.settings, flow=changed))

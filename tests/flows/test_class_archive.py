@@ -74,7 +74,7 @@ def test_without_sparks_jars_there_is_no_archive(
 ) -> None:
     monkeypatch.setenv("FOGLINE_JARS", str(folder))
     assert main(["flow", "prepare"]) == 2
-    assert "run deploy/setup/setup.sh, or set FOGLINE_JARS" in capsys.readouterr().err
+    assert "run deploy/setup/setup.sh, install the package fogline-flow, or set FOGLINE_JARS" in capsys.readouterr().err
 
 
 @pytest.mark.slow

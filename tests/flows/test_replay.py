@@ -224,7 +224,7 @@ def command(flow: Flow, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
     config = folder / "cloud.toml"
 
     @contextlib.contextmanager
-    def same(_settings: object) -> Iterator[SparkSession]:
+    def same(*_: object) -> Iterator[SparkSession]:
         yield flow.spark
 
     def run(*arguments: str) -> int:

@@ -35,7 +35,7 @@ def test_records_behind_an_accepted_gap_come_from_table_raw(flow: Flow, make_eve
     flow.run()
     flow.land([make_event(b'{"t": %d}' % number) for number in (3, 4, 5)])
     flow.land([make_event(b'{"t": 6}')])
-    loop = job._QueryLoop(flow.spark, flow.settings, flow._counts, threading.Event(), once=True, accept_new_topics=False)
+    loop = job._QueryLoop(flow.spark, flow.settings, threading.Event(), once=True, accept_new_topics=False)
     loop.run(RawSink, job.QueryCallbacks(), lambda: None)
     delete_before(flow, 6)
     with pytest.raises(Misconfigured, match="Kafka has deleted records that the flow has not read"):
