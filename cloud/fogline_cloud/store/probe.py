@@ -3,6 +3,7 @@
 The client is on the same crate as that of delta-rs, which makes the commits.
 """
 
+import re
 import uuid
 from contextlib import suppress
 from datetime import timedelta
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _ANSWER = "10s"
 _RETRIES: "RetryConfig" = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
+_UNKNOWN_REQUEST = re.compile(r"status code: 501|NotImplemented\b")
 _FOLDER = "_fogline_probe"
 
 
@@ -47,7 +49,7 @@ def _check(settings: CloudSettings, where: str, url: str) -> None:
         finally:
             obstore.delete(store, path)
     except BaseError as error:
-        if "501" in str(error):
+        if _UNKNOWN_REQUEST.search(str(error)):
             raise _without_put_if_absent(where, "does not know") from None
         raise failure_of(error, where) from None
     raise _without_put_if_absent(where, "does not obey")

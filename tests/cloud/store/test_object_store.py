@@ -20,14 +20,14 @@ def line(object_store, folder):
         yield made
 
 
-def client(store, endpoint=None, **more):
+def client(store, endpoint=None, limit="60s", **more):
     """Return a client that does not repeat requests."""
     given = {"access_key_id": store.key_id, "secret_access_key": store.secret, **more}
     return S3Store(
         BUCKET,
         endpoint=endpoint or store.endpoint,
         region=REGION,
-        client_options={"allow_http": True, "timeout": "2s"},
+        client_options={"allow_http": True, "timeout": limit},
         retry_config=IMPATIENT,
         **given,
     )
@@ -78,7 +78,7 @@ def test_the_answer_of_the_nth_write_is_lost_and_the_object_is_stored(object_sto
 @pytest.mark.parametrize("how", Absence)
 def test_a_store_that_is_away_stores_nothing_until_it_is_back(object_store, line, how):
     with line.away(how), pytest.raises(BaseError):
-        obstore.put(client(object_store, line.endpoint), f"away-{how.name}", b"1")
+        obstore.put(client(object_store, line.endpoint, "2s"), f"away-{how.name}", b"1")
     obstore.put(client(object_store, line.endpoint), f"away-{how.name}", b"2", mode="create")
 
 
