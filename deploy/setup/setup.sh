@@ -63,15 +63,17 @@ missing_packages() {
     command -v dbus-daemon >/dev/null || echo dbus
     [ -z "$for_tests$for_bench" ] || PATH=$PATH:/usr/sbin command -v mosquitto >/dev/null || echo mosquitto
     [ -z "$for_docs" ] || command -v dot >/dev/null || echo graphviz
+    [ -z "$for_tests$for_bench" ] || has_postgres || echo postgresql
     [ -z "$for_tests" ] || missing_packages_for_tests
 }
+
+has_postgres() { compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || command -v postgres >/dev/null; }
 
 missing_packages_for_tests() {
     command -v node >/dev/null || echo nodejs
     command -v npm >/dev/null || echo npm
     command -v go >/dev/null || echo golang-go
     command -v promtool >/dev/null || echo prometheus
-    compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || command -v postgres >/dev/null || echo postgresql
 }
 
 java_package() {
@@ -215,6 +217,7 @@ if [ -n "$for_s3" ]; then
     install_jars compiler
     install_log_store
 fi
+if [ -n "$for_bench" ]; then install_jars postgresql; fi
 if [ -n "$for_tests" ]; then
     install_jars amqp
     install_jars hono

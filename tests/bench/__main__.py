@@ -37,6 +37,7 @@ import ledger
 import memory
 import replay
 import scale
+import sink
 import start
 import store
 import tls
@@ -60,6 +61,7 @@ MEASURES = {
     "keys": key_look_ups.measure,
     "closed_day": closed_day.measure,
     "ledger": ledger.measure,
+    "sink": sink.measure,
     "killers": killers.measure,
     "commands": commands.measure,
     "scale": scale.measure,

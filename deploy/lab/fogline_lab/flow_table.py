@@ -53,13 +53,13 @@ class FlowTable:
         """Commit rows, which have the columns of `schema`, as a micro-batch of the flow."""
         batch = MicroBatch("main", _OWNER.run, self._batches)
         self._batches += 1
-        self._log.append(self._files(rows), batch, _OWNER)
+        self._log.append(_written(self, rows), batch, _OWNER)
 
     def replace_day(self, row: RowOf, day: date = DAY) -> None:
         """Commit the rows of a day with other values, as a replay does: files are removed, and others added."""
         found = self._open().to_pyarrow_table(filters=[("day", "=", day)])
         rows = [self._row(each["offset" if self.name == "raw" else "sequence"], day, row) for each in found.to_pylist()]
-        files = self._files(pa.RecordBatch.from_pylist(rows, self.schema))
+        files = _written(self, pa.RecordBatch.from_pylist(rows, self.schema))
         table = self._open()
         table.create_write_transaction(
             _actions(files), "overwrite", table.schema(), ["day"], partition_filters=[("day", "=", day.isoformat())]
@@ -69,7 +69,7 @@ class FlowTable:
         """Commit every row again in other files, as a replay that changes all of them does."""
         table = self._open()
         rows = table.to_pyarrow_table(columns=self.schema.names).cast(self.schema)
-        files = [file for batch in rows.to_batches() for file in self._files(batch)]
+        files = [file for batch in rows.to_batches() for file in _written(self, batch)]
         table.create_write_transaction(_actions(files), "overwrite", table.schema(), ["day"])
 
     def delete(self, where: str) -> None:
@@ -113,28 +113,29 @@ class FlowTable:
     def _open(self) -> DeltaTable:
         return DeltaTable(self.folder.uri, storage_options=self.folder.storage)
 
-    def _files(self, rows: pa.RecordBatch) -> list[File]:
-        with FileWriter(self.folder, MEASURED[self.name]) as writer:
-            writer.add(rows)
-            return writer.close()
-
     def _row(self, number: int, day: date, row: RowOf) -> dict[str, Any]:
-        found = {**self.usual_row(number, day), **row(number)}
-        return {name: value for name, value in found.items() if name in self.schema.names}
+        found = usual_row(number, day, self._batches)
+        found |= {"value": b"%d" % number} if self.name == "raw" else {}
+        return {name: value for name, value in {**found, **row(number)}.items() if name in self.schema.names}
 
-    def usual_row(self, number: int, day: date = DAY) -> dict[str, Any]:
-        """Return the columns of the row with this number, and others."""
-        moment = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(milliseconds=number)
-        device = f"d-{number % 5}"
-        usual = {"tenant": TENANT, "run": _OWNER.run, "batch": self._batches, "flow": "main", "day": day, "ordinal": 0}
-        usual |= dict.fromkeys(("ingested", "recordedtime", "time"), moment)
-        usual |= {"device": device, "source": f"/{TENANT}/devices/{device}", "id": f"id-{number}"}
-        usual |= {"gateway": "gw", "stream": "00000000000000aa", "sequence": number, "first_sequence": number}
-        usual |= {"topic": "hono.telemetry.t", "topic_id": "x", "partition": 0, "offset": number, "outcome": "ok"}
-        usual |= {"metric": "temperature", "unit": "Cel", "value": number / 2}
-        if self.name == "raw":
-            usual["value"] = b"%d" % number
-        return usual
+
+def usual_row(number: int, day: date = DAY, batch: int = 0) -> dict[str, Any]:
+    """Return the columns of the row with this number, of any table."""
+    moment = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(milliseconds=number)
+    device = f"d-{number % 5}"
+    usual = {"tenant": TENANT, "run": _OWNER.run, "batch": batch, "flow": "main", "day": day, "ordinal": 0}
+    usual |= dict.fromkeys(("ingested", "recordedtime", "time"), moment)
+    usual |= {"device": device, "source": f"/{TENANT}/devices/{device}", "id": f"id-{number}"}
+    usual |= {"gateway": "gw", "stream": "00000000000000aa", "sequence": number, "first_sequence": number}
+    usual |= {"topic": "hono.telemetry.t", "topic_id": "x", "partition": 0, "offset": number, "outcome": "ok"}
+    return usual | {"metric": "temperature", "unit": "Cel", "value": number / 2}
+
+
+def _written(table: FlowTable, rows: pa.RecordBatch) -> list[File]:
+    """Write rows to files that no commit names yet."""
+    with FileWriter(table.folder, MEASURED[table.name]) as writer:
+        writer.add(rows)
+        return writer.close()
 
 
 def _actions(files: Sequence[File]) -> list[AddAction]:

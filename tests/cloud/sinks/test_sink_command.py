@@ -121,13 +121,23 @@ def test_a_table_that_is_not_there_is_one_sentence(config, folder):
     assert f"[sinks.lab] {folder}/tables/readings: there is no table: start the flow first" in done.stderr
 
 
-def test_without_the_drivers_the_command_says_what_to_install(table, config, folder):
-    hidden = "import sys; sys.modules['adbc_driver_manager'] = None"
-    code = f"{hidden}; from fogline_cloud.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    words = [sys.executable, "-c", code, "sink", "run", "lab", "--config", str(config)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+def without_drivers(code, *words):
+    hidden = "import sys; sys.modules['adbc_driver_manager'] = None; from fogline_cloud.cli.main import build_parser, main"
+    command = [sys.executable, "-c", f"{hidden}; {code}", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+
+def test_without_the_drivers_the_command_says_what_to_install(table, config):
+    done = without_drivers("sys.exit(main())", "sink", "run", "lab", "--config", str(config))
     assert done.returncode == 2
     assert done.stderr == "fogline: this command needs drivers of databases: pip install 'fogline-cloud[sink]'\n"
+
+
+def test_without_the_drivers_all_commands_are_known_and_an_export_works(table, config, folder):
+    table.append(1)
+    assert without_drivers("build_parser()").returncode == 0
+    export = ("sink", "export", "--parquet", str(folder / "copy"), "--config", str(config))
+    assert without_drivers("sys.exit(main())", *export).returncode == 0
 
 
 def exported(config, folder, *words):

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,14 +21,15 @@ from fogline.process.files.user_file import read_password
 from fogline.process.service_manager import tell_status
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.cli.times import day
-from fogline_cloud.flows.tables.files import TableFolder, tables_in
 from fogline_cloud.settings import CloudSettings, load
 from fogline_cloud.sink_settings import SinkSettings
-from fogline_cloud.sinks.export import ExportedDay, export
-from fogline_cloud.sinks.lag import SinkLag, lag_of
-from fogline_cloud.sinks.place import Place, place_of
-from fogline_cloud.sinks.sink import Sink, SinkProgress, run_sink
-from fogline_cloud.store.options import storage_of
+
+if TYPE_CHECKING:
+    from fogline_cloud.flows.tables.files import TableFolder
+    from fogline_cloud.sinks.export import ExportedDay
+    from fogline_cloud.sinks.lag import SinkLag
+    from fogline_cloud.sinks.place import Place
+    from fogline_cloud.sinks.sink import SinkProgress
 
 EXAMPLE = """\
 examples:
@@ -62,6 +63,8 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
 
 def run_run(arguments: argparse.Namespace) -> int:
     """Run one sink."""
+    from fogline_cloud.sinks.sink import Sink, run_sink  # noqa: PLC0415 - the drivers are an extra
+
     stop = threading.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, lambda *_: stop.set())
@@ -77,7 +80,7 @@ def run_run(arguments: argparse.Namespace) -> int:
                 ready.set()
                 announce(ready="sink", sink=arguments.name, source=wanted.source, table=sink.target)
 
-        def on_progress(progress: SinkProgress) -> None:
+        def on_progress(progress: "SinkProgress") -> None:
             if arguments.json:
                 announce(**_facts(progress))
             else:
@@ -91,6 +94,8 @@ def run_run(arguments: argparse.Namespace) -> int:
 
 def run_status(arguments: argparse.Namespace) -> int:
     """Show every sink. Return 1 if one of the databases cannot be asked."""
+    from fogline_cloud.sinks.lag import lag_of  # noqa: PLC0415 - the drivers are an extra
+
     settings = load(arguments.config, kafka=False)
     found: list[SinkLag] = []
     for name, sink in settings.sinks.items():
@@ -110,6 +115,8 @@ def run_status(arguments: argparse.Namespace) -> int:
 
 def run_export(arguments: argparse.Namespace) -> int:
     """Export a table."""
+    from fogline_cloud.sinks.export import export  # noqa: PLC0415 - a bridge needs no Arrow
+
     stop = threading.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, lambda *_: stop.set())
@@ -117,7 +124,7 @@ def run_export(arguments: argparse.Namespace) -> int:
     first = day("--from", arguments.first, now).date() if arguments.first else None
     end = day("--to", arguments.end, now).date() if arguments.end else None
 
-    def on_day(exported: ExportedDay) -> None:
+    def on_day(exported: "ExportedDay") -> None:
         if arguments.json:
             announce(**msgspec.to_builtins(exported))
         elif exported.is_new:
@@ -128,7 +135,10 @@ def run_export(arguments: argparse.Namespace) -> int:
     return 0 if is_done else INTERRUPTED
 
 
-def _folder(settings: CloudSettings, source: str) -> TableFolder:
+def _folder(settings: CloudSettings, source: str) -> "TableFolder":
+    from fogline_cloud.flows.tables.files import tables_in  # noqa: PLC0415 - a bridge needs no Arrow
+    from fogline_cloud.store.options import storage_of  # noqa: PLC0415 - as above
+
     folder: TableFolder = getattr(tables_in(settings.flow.tables, storage_of(settings)), source)
     return folder
 
@@ -141,7 +151,9 @@ def _sink(settings: CloudSettings, name: str) -> SinkSettings:
     return found
 
 
-def _place(sink: SinkSettings) -> Place:
+def _place(sink: SinkSettings) -> "Place":
+    from fogline_cloud.sinks.place import place_of  # noqa: PLC0415 - a bridge needs no Arrow
+
     file = sink.password_file
     return place_of(sink.url, read_password(file, "password_file") if file is not None else None)
 
@@ -154,11 +166,11 @@ def _named(name: str) -> Iterator[None]:
         raise Misconfigured(f"[sinks.{name}] {error}") from None
 
 
-def _facts(progress: SinkProgress) -> dict[str, Any]:
+def _facts(progress: "SinkProgress") -> dict[str, Any]:
     return {**msgspec.structs.asdict(progress), "seconds": round(progress.seconds, 3)}
 
 
-def _line(progress: SinkProgress) -> str:
+def _line(progress: "SinkProgress") -> str:
     rate = f"{progress.inserted / progress.seconds:,.0f} rows/s" if progress.seconds else ""
     rows = f"{progress.inserted:,} rows" + (f" for {progress.deleted:,} deleted ones" if progress.deleted else "")
     if progress.all_files:
