@@ -126,4 +126,5 @@ def _as_user() -> list[str]:
     """Return the command that gives root's rights away."""
     if os.geteuid():
         return []
-    return [find_setpriv(), "--reuid", _SYSTEM_USER, "--regid", _SYSTEM_USER, "--clear-groups", "--"]
+    # The kernel forgets the signal of `ChildProcess` when the user changes.
+    return [find_setpriv(), "--reuid", _SYSTEM_USER, "--regid", _SYSTEM_USER, "--clear-groups", "--pdeathsig", "KILL", "--"]
