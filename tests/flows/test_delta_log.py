@@ -11,7 +11,8 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from fogline.errors import Misconfigured
+from fogline.errors import Misconfigured, Unreachable
+from fogline_cloud.flows.tables import delta_log
 from fogline_cloud.flows.tables.batch import MicroBatch
 from fogline_cloud.flows.tables.delta_log import DeltaLog
 from fogline_cloud.flows.tables.files import FileWriter, TableFolder
@@ -375,3 +376,16 @@ def test_a_log_that_was_cut_off_after_the_last_commit_is_not_taken_for_overwritt
 
     assert sequences(table) == [1, 2]
     assert "overwritten" not in caplog.text
+
+
+def test_a_commit_whose_repeat_fails_is_repeated_by_the_next_one(table, log, folder, monkeypatch):
+    log.append(files(table, 1), batch(FIRST, 0), FIRST)
+    overwrite(folder, 2)
+    with monkeypatch.context() as away:
+        away.setattr(delta_log, "missing_files", lambda *_: (_ for _ in ()).throw(Unreachable("the store is away")))
+        with pytest.raises(Unreachable):
+            log.append(files(table, 2), batch(FIRST, 1), FIRST)
+
+    log.append(files(table, 2), batch(FIRST, 1), FIRST)
+
+    assert sequences(table) == [1, 2]

@@ -137,7 +137,8 @@ def test_a_stream_notes_the_version_that_it_has_read(table):
     table.keep()
 
     (note,) = readers_of(table.folder)
-    assert (note.name, note.version) == ("windows", DeltaTable(table.folder.uri).version())
+    assert note.name.startswith("windows-")
+    assert note.version == DeltaTable(table.folder.uri).version()
 
 
 def test_names_that_the_table_of_windows_has_itself_are_refused():

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import reduce
+from hashlib import blake2b
 from itertools import pairwise
 from operator import and_, or_
 from pathlib import Path
@@ -45,10 +46,8 @@ MOST_SPANS = 50
 """Number of spans of days by which the files of `readings` are chosen, at most."""
 _START, _END = "start", "end"
 _LOST = (
-    "DELTA_LOG_FILE_NOT_FOUND",
-    "DELTA_VERSION_NOT_FOUND",
-    "DELTA_CHANGE_DATA_FILE_NOT_FOUND",
-    "DELTA_VERSIONS_NOT_CONTIGUOUS",
+    *("DELTA_LOG_FILE_NOT_FOUND", "DELTA_VERSION_NOT_FOUND", "DELTA_VERSIONS_NOT_CONTIGUOUS", "FILE_NOT_EXIST"),
+    *("DELTA_MISSING_FILES_UNEXPECTED_VERSION", "DELTA_STREAMING_TRAILING_COMMIT_MISSING"),
 )
 
 
@@ -140,12 +139,14 @@ class _KeptWindows:
     def start(self, *, once: bool, every: str) -> StreamingQuery:
         options: dict[str, Any] = {}
         state = CheckpointFiles(self._checkpoint, self._folder.storage).state()
-        if state is None or state.planned < 0:
+        if state is None or state.done < 0:
+            self.forget()
             options["startingVersion"] = self._compute_all()
+        place = blake2b(self.into.encode(), digest_size=4).hexdigest()  # folders of one name are two readers
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": every}
         changes = frames.readings(self.spark, self.config, streaming=True, changes=True, **options)
         return (
-            changes.writeStream.queryName(self.into.rpartition("/")[2])
+            changes.writeStream.queryName(f"{self.into.rpartition('/')[2]}-{place}")
             .option("checkpointLocation", self._checkpoint)
             .foreachBatch(self._land)
             .trigger(**trigger)
@@ -167,7 +168,7 @@ class _KeptWindows:
         window = F.window(_time(), self.windows.size)
         touched = changed.where(self.windows.where).select(window.start.alias(_START), *self.windows.keys).distinct().persist()
         try:
-            days = [row[0] for row in touched.select(F.to_date(_START)).distinct().collect()]
+            days = [row[0] for row in touched.select(F.greatest(F.to_date(_START), F.lit(date.min))).distinct().collect()]
             if days:
                 self._merge(touched, merged_spans(days, MOST_SPANS))
         finally:

@@ -15,6 +15,7 @@ from deltalake.exceptions import DeltaError
 
 from fogline.errors import FoglineError
 from fogline_cloud.flows.tables.files import TableFolder, tables_in
+from fogline_cloud.maintenance.doubled import RECENT, undo_doubled
 from fogline_cloud.maintenance.key_files import delete_unneeded_key_files, files_without_keys, write_key_files
 from fogline_cloud.maintenance.plan import CLOSED_BYTES, SETTLED, SORTED_BYTES, compactions
 from fogline_cloud.maintenance.sorted_days import sort_day, unsorted_days
@@ -79,6 +80,14 @@ def maintain(settings: CloudSettings, on_step: OnStep, now: datetime, *, dry_run
     return all(done)
 
 
+def _checked(table: MaintainedTable, rewrite: Callable[[], int]) -> int:
+    """Do a step that moves rows to other files, and undo it if they were moved meanwhile."""
+    before = table.table.version()
+    files = rewrite()
+    undo_doubled(table, before)
+    return files
+
+
 class _Run:
     """The steps on one table."""
 
@@ -96,10 +105,20 @@ class _Run:
             if days := table.days_before(first):
                 self._do("delete", lambda: table.delete_before(first), day=f"{days[0]} to {days[-1]}")
         sorts = settings.tables.sort_closed_days and self._name == "readings"
+        if not self._dry_run:
+            undo_doubled(table, max(-1, table.table.version() - RECENT))
         for wanted in compactions(table.files(), today, SORTED_BYTES if sorts else CLOSED_BYTES):
-            self._do("compact", partial(table.compact, wanted), day=wanted.day, before=wanted.files, into="after")
+            self._do(
+                "compact",
+                partial(_checked, table, partial(table.compact, wanted)),
+                day=wanted.day,
+                before=wanted.files,
+                into="after",
+            )
         for day, files in unsorted_days(table, (now - SETTLED).astimezone(UTC).date()) if sorts else ():
-            self._do("sort", partial(sort_day, table, day), day=day.isoformat(), before=files, into="after")
+            self._do(
+                "sort", partial(_checked, table, partial(sort_day, table, day)), day=day.isoformat(), before=files, into="after"
+            )
         if self._name == "events":
             for day, paths in files_without_keys(table, today).items():
                 self._do("index", partial(write_key_files, table, paths), day=day.isoformat(), before=len(paths))

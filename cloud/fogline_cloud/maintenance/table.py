@@ -70,6 +70,16 @@ class MaintainedTable:
                     log.info("%s: attempt %d of %d: %s", self.folder.path, attempt, ATTEMPTS, first_line(error))
         raise Unreachable(f"{self.folder.path}: other commits came first {ATTEMPTS} times: try again later")
 
+    def entry(self, version: int) -> bytes | None:
+        """Return the content of the log's entry of a version, `None` if there is none."""
+        with self.mapped():
+            try:
+                with self.folder.file_system().open_input_file(f"_delta_log/{version:020}.json") as file:
+                    content: bytes = file.read()
+            except FileNotFoundError:
+                return None
+            return content
+
     def files(self) -> list[tuple[date, int]]:
         """Return day and size of each file."""
         self.table.update_incremental()
@@ -119,7 +129,9 @@ class MaintainedTable:
     def vacuum(self, days: float, now: datetime, *, dry_run: bool) -> int:
         """Delete files that no version of the last `days` needs, and no reader that is behind. Returns their number."""
         readers = self.waiting_readers(now)
-        kept = vacuum_after(days, readers, self._committed_ms({each.version for each in readers}), now)
+        committed_ms = self._committed_ms({each.version for each in readers})
+        kept = vacuum_after(days, readers, committed_ms, now)
+        read = sorted(committed_ms) or None  # a checkpoint forgets when a file became unneeded, so their files are named too
         hour = int(now.timestamp()) // _HOUR_S
         properties = CommitProperties(app_transactions=[Transaction(_VACUUM, hour, int(now.timestamp() * 1000))])
 
@@ -128,6 +140,7 @@ class MaintainedTable:
                 retention_hours=math.ceil(kept / timedelta(hours=1)),
                 dry_run=dry_run,
                 full=True,
+                keep_versions=read,
                 enforce_retention_duration=False,  # the setting has a lower bound of its own
                 commit_properties=properties,
                 post_commithook_properties=HOOK,

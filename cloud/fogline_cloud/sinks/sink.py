@@ -155,6 +155,8 @@ class Sink:
             )
         why = "it was asked for" if self._copy_again else ""
         why = why or ("" if has is not None or not is_ours else f"the table {self.target} was gone")
+        if not why and stored != NOTHING and self._source.newest() < stored.version:
+            why = f"the Delta table was set back to version {self._source.newest()}"
         why = why or mismatch(stored, self.target, self._source.table_id, self._source.entry(stored.version))
         return self._new_copy(why) if why else stored
 

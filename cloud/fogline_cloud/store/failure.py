@@ -48,7 +48,8 @@ _KNOWN = (  # Pattern and meaning. The first match counts.
 )
 _AWAY = re.compile(
     r"error sending request|[Tt]imed? ?out|TimeoutException|[Ss]tatus [Cc]ode: (5\d\d|429)|Connection (refused|reset)"
-    r"|connection closed|error decoding response body|Unable to execute HTTP request|SlowDown|ServiceUnavailable"
+    r"|connection closed|(error decoding|request or) response body|reading a body from connection|Premature end of|Broken pipe"
+    r"|ConditionalRequestConflict|<Code>InternalError|Unable to execute HTTP request|SlowDown|ServiceUnavailable"
     r"|(UnknownHost|NoRouteToHost|Connect|NoHttpResponse|AWSStatus500|AWSServiceThrottled|AWSNoResponse)Exception"
 )
 

@@ -89,7 +89,7 @@ class DeltaLog(TableLog):
             self.require_usable()
         self._seen, self._own = version, 0
 
-    def _commit(self, commit: OwnCommit, owner: Owner, require: Callable[[], bool]) -> bool:
+    def _commit(self, commit: OwnCommit, owner: Owner, require: Callable[[], bool], *, look_back: bool = True) -> bool:
         """Commit on the newest version. Returns False, and does nothing, if `require` returns False.
 
         `require` is asked again after each conflict: a concurrent commit had the same transactions, changed the metadata, or
@@ -97,7 +97,10 @@ class DeltaLog(TableLog):
         """
         began = time.monotonic()
         while time.monotonic() - began < RETRY_S:
-            self._recommit_overwritten(owner)
+            if look_back:
+                self._recommit_overwritten(owner)
+            else:
+                self.snapshot()
             if not require():
                 return False
             after = self._table.version()
@@ -130,7 +133,7 @@ class DeltaLog(TableLog):
     def _recommit_overwritten(self, owner: Owner) -> None:
         """Repeat commits of this object that another program has overwritten. Raises `Misconfigured` if files are gone."""
         newest = self.version()
-        for commit, version in self._own_commits.take_overwritten(newest, time.monotonic()):
+        for commit, version in self._own_commits.overwritten(newest, time.monotonic()):
             self._table = DeltaTable(self.folder.uri, storage_options=self.folder.storage)  # it remembers the former entry
             self._own -= 1
             log.error(
@@ -152,7 +155,9 @@ class DeltaLog(TableLog):
                 OwnCommit(id=_new_id(), files=files, marks=self._not_less(commit.marks), batch=commit.batch),
                 owner,
                 partial(self._may_repeat, owner),
+                look_back=False,
             )
+            self._own_commits.forget(commit)
             newest = self.version()
 
     def _may_repeat(self, owner: Owner) -> bool:

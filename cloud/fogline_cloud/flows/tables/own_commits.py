@@ -56,15 +56,19 @@ class OwnCommits:
         """Return True if one of the versions from after `after` to `newest` is this commit."""
         return self._find(commit, after, newest)[0] is not None
 
-    def take_overwritten(self, newest: int, now_s: float) -> list[tuple[OwnCommit, int]]:
-        """Return the commits that the log up to version `newest` does not hold any more, and forget them.
+    def overwritten(self, newest: int, now_s: float) -> list[tuple[OwnCommit, int]]:
+        """Return the commits that the log up to version `newest` does not hold any more, until they are forgotten.
 
         With each: the version at which it was, or the first one at which it may have been. Reads back the last commit, and
         those that are `SETTLED_S` old. If the log was cut off after a commit, nothing is known of it.
         """
         found = [(each, self._was_overwritten(each, newest, now_s)) for each in self._unsettled]
-        self._unsettled = [each for each, overwritten in found if not overwritten and now_s - each.made_s < SETTLED_S]
+        self._unsettled = [each for each, overwritten in found if overwritten or now_s - each.made_s < SETTLED_S]
         return [(each.commit, each.after + 1 if each.version is None else each.version) for each, lost in found if lost]
+
+    def forget(self, commit: OwnCommit) -> None:
+        """Forget a commit that was repeated."""
+        self._unsettled = [each for each in self._unsettled if each.commit is not commit]
 
     def _was_overwritten(self, each: _Unsettled, newest: int, now_s: float) -> bool:
         if each.version is None:
