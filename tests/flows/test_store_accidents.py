@@ -101,6 +101,7 @@ def beside(*works: Callable[[], None]) -> Iterator[list[int]]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.fault("K12")
 def test_1000_commits_of_two_flows_are_there_once_beside_users_and_an_unreliable_store(spark, object_store, store_line, tenant):
     place = f"s3a://{BUCKET}/{tenant}/events"

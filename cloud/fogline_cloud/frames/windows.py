@@ -140,7 +140,8 @@ class _KeptWindows:
         options: dict[str, Any] = {}
         state = CheckpointFiles(self._checkpoint, self._folder.storage).state()
         if state is None or state.done < 0:
-            self.forget()
+            if state is not None:  # a first micro-batch was planned: deletions since would be missed
+                self.forget()
             options["startingVersion"] = self._compute_all()
         place = blake2b(self.into.encode(), digest_size=4).hexdigest()  # folders of one name are two readers
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": every}
@@ -168,7 +169,10 @@ class _KeptWindows:
         window = F.window(_time(), self.windows.size)
         touched = changed.where(self.windows.where).select(window.start.alias(_START), *self.windows.keys).distinct().persist()
         try:
-            days = [row[0] for row in touched.select(F.greatest(F.to_date(_START), F.lit(date.min))).distinct().collect()]
+            days = [
+                row[0]
+                for row in touched.select(F.greatest(F.to_date(_START), F.lit("0001-01-01").cast("date"))).distinct().collect()
+            ]
             if days:
                 self._merge(touched, merged_spans(days, MOST_SPANS))
         finally:
