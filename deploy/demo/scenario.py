@@ -132,8 +132,12 @@ class Scenario:
         except ValueError:
             self.problems.append(f"the ledger could not be verified: see {self._workspace.logs / 'ledger.log'}")
             return None
-        if status == 1:
+        if not ledger["balances"]:
             self.problems.append("the ledger does not balance")
+        elif status:
+            self.problems.append(
+                f"the ledger does not prove that the tables are complete: see {self._workspace.logs / 'ledger.log'}"
+            )
         return ledger
 
     def _ended(self, part: ChildProcess) -> None:

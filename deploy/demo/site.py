@@ -159,8 +159,13 @@ class Site:
         )
 
     async def verify(self) -> tuple[int, str]:
-        """Run `fogline ledger verify`. Returns its exit status and its JSON."""
-        command = [self._fogline, "ledger", "verify", "--json", "--config", self.workspace.cloud]
+        """Run `fogline ledger verify`. Returns its exit status and its JSON.
+
+        A gateway that was revoked during the run keeps what it could not send, and may have sent no statement: nothing is
+        proven of it, but its streams are compared like the others.
+        """
+        without = ["--except", self.workspace.stolen] if self.workspace.stolen else []
+        command = [self._fogline, "ledger", "verify", "--json", *without, "--config", self.workspace.cloud]
         return await asyncio.to_thread(run_to_end, command, self.workspace.logs / "ledger.log", self.workspace.folder)
 
     async def stop_gateways(self) -> None:
