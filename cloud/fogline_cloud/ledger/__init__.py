@@ -15,4 +15,5 @@
 `readings`: compares the readings of `events` with the rows of `readings`
 `sources`: reads Kafka and the tables
 `table_reader`: reads columns of a table's files, and the files of its commits
+`verification`: verifies a period, for all devices or for one
 """

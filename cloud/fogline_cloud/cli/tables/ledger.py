@@ -2,7 +2,6 @@
 
 import argparse
 import json
-from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,16 +12,14 @@ from rich.table import Table
 
 from fogline.process.console.listing import utc
 from fogline.process.console.terminal import escaped, show
-from fogline_cloud.access.access_file import read_permissions
 from fogline_cloud.cli.common import add_command, add_group, device_argument
 from fogline_cloud.cli.times import day, moment, seconds
-from fogline_cloud.kafka.clients import KafkaClients
-from fogline_cloud.ledger.balance import LedgerFinding, StreamEvidence, judge
-from fogline_cloud.ledger.coverage import coverage_of
-from fogline_cloud.ledger.proof import Proof, prove
+from fogline_cloud.ledger.balance import LedgerFinding, StreamEvidence
+from fogline_cloud.ledger.proof import Proof
 from fogline_cloud.ledger.ranges import shown, size
-from fogline_cloud.ledger.sources import GatheredEvidence, gather
-from fogline_cloud.settings import CloudSettings, load
+from fogline_cloud.ledger.sources import GatheredEvidence
+from fogline_cloud.ledger.verification import Period, verify
+from fogline_cloud.settings import load
 
 MOST_LOSSES = 20
 """Largest number of printed gap records of one stream. JSON contains all."""
@@ -65,52 +62,26 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
 
 def run_verify(arguments: argparse.Namespace) -> int:
     """Compare the evidence of every stream. Return 1 if there is a finding, or if a gateway may hold events of the period."""
-    settings, now = load(arguments.config), datetime.now(UTC)
-    period = _period(arguments, now)
-    may_hear = _may_hear(settings, arguments.device)
-    gathered = gather(KafkaClients(settings.kafka), settings, full=arguments.full)
-    streams = [each for each in gathered.streams if _is_in(each, period)]
-    findings = [finding for stream in streams for finding in judge(stream)]
-    until_ms = _ms(period[1])
-    proof = prove(coverage_of(gathered.streams), findings, until_ms, may_hear=may_hear, left_out=arguments.left_out)
+    settings = load(arguments.config)
+    period = _period(arguments, datetime.now(UTC))
+    found = verify(settings, period, device=arguments.device, left_out=arguments.left_out, full=arguments.full)
     if arguments.json:
-        values = {**as_json(gathered.streams, findings), **proof_as_json(proof, period), "read": _read_as_json(gathered)}
+        read = {"tables": asdict(found.gathered.tables), "kafka": asdict(found.gathered.kafka)}
+        values = {**as_json(found.gathered.streams, found.findings), **proof_as_json(found.proof, period), "read": read}
         show(json.dumps(values))
     else:
-        show_streams(gathered, streams, findings)
-        show_proof(proof, arguments.day or arguments.since or "", arguments.device)
-    return 0 if proof.proven and not gathered.tables.wrong and not gathered.kafka.wrong else 1
+        show_streams(found.gathered, found.streams, found.findings)
+        show_proof(found.proof, arguments.day or arguments.since or "", arguments.device)
+    return 0 if found.complete else 1
 
 
-def _period(arguments: argparse.Namespace, now: datetime) -> tuple[datetime | None, datetime]:
-    """Return the first moment of the period, None for all, and its end. Raises `Misconfigured`."""
+def _period(arguments: argparse.Namespace, now: datetime) -> Period:
+    """Return the period. Raises `Misconfigured`."""
     silent = now - timedelta(seconds=seconds("--silent", arguments.silent))
     if arguments.day is not None:
         begin = day("--day", arguments.day, now)
-        return begin, min(begin + timedelta(days=1), silent)
-    return (moment("--since", arguments.since, now) if arguments.since is not None else None), silent
-
-
-def _may_hear(settings: CloudSettings, device: str | None) -> Callable[[str], bool]:
-    """Return whether a gateway may send events of the device, as bridge.access says."""
-    if device is None or settings.bridge.access is None:
-        return lambda _: True
-    permissions = read_permissions(settings.bridge.access)
-    return lambda gateway: permissions.may_speak_for(gateway, device)
-
-
-def _is_in(stream: StreamEvidence, period: tuple[datetime | None, datetime]) -> bool:
-    """Return False if the last event of a stream, of which everything has arrived, is from before the period."""
-    begin, last_ms = period[0], stream.newest[1]
-    return begin is None or not last_ms or last_ms >= _ms(begin) or bool(stream.pending)
-
-
-def _ms(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)
-
-
-def _read_as_json(gathered: GatheredEvidence) -> dict[str, Any]:
-    return {"tables": asdict(gathered.tables), "kafka": asdict(gathered.kafka)}
+        return Period(begin, min(begin + timedelta(days=1), silent))
+    return Period(moment("--since", arguments.since, now) if arguments.since is not None else None, silent)
 
 
 def as_json(streams: list[StreamEvidence], findings: list[LedgerFinding]) -> dict[str, Any]:
@@ -137,14 +108,13 @@ def as_json(streams: list[StreamEvidence], findings: list[LedgerFinding]) -> dic
     }
 
 
-def proof_as_json(proof: Proof, period: tuple[datetime | None, datetime]) -> dict[str, Any]:
+def proof_as_json(proof: Proof, period: Period) -> dict[str, Any]:
     """Return the proof as JSON values. Times are milliseconds since 1970."""
     silent = {each.gateway for each in proof.silent}
     gateways = [{**asdict(each), "silent": each.gateway in silent} for each in proof.gateways]
-    begin_ms = _ms(period[0]) if period[0] is not None else None
     return {
         "proven": proof.proven,
-        "period_ms": [begin_ms, proof.until_ms],
+        "period_ms": [period.begin_ms, period.end_ms],
         "complete_ms": proof.complete_ms,
         "gateways": gateways,
         "left_out": proof.left_out,
