@@ -5,5 +5,6 @@
 `ca_folder`: the files of the authority
 `own_certificate`: checks the certificate of the bridge itself
 `revocation`: the list of revoked certificates, as a bridge reads it
+`signed_document`: documents that the service has signed
 `tokens`: one-time tokens for enrolment
 """

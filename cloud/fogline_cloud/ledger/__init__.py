@@ -10,7 +10,9 @@
 `marked_tables`: reads the rows that came after the marks, and writes new marks
 `marks`: what rows and records that were read say about each stream
 `marks_file`: a file of marks beside table `events`
+`period_rows`: counts the rows of a period
 `proof`: what the evidence proves for a period, or for a device
+`proof_document`: the document to hand over
 `ranges`: sets of sequences as ranges
 `readings`: compares the readings of `events` with the rows of `readings`
 `sources`: reads Kafka and the tables

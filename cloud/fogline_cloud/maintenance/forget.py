@@ -12,11 +12,11 @@ import pyarrow as pa
 from deltalake import QueryBuilder, write_deltalake
 
 from fogline.address import source_of
-from fogline_cloud.flows.tables.schema import EventOutcome
+from fogline_cloud.flows.tables.schema import EventOutcome, literal
 from fogline_cloud.maintenance.key_files import delete_unneeded_key_files
 from fogline_cloud.maintenance.maintain import existing
 from fogline_cloud.maintenance.raw_rows import count_of_device, rows_of_others
-from fogline_cloud.maintenance.table import HOOK, WRITER, MaintainedTable, quoted
+from fogline_cloud.maintenance.table import HOOK, WRITER, MaintainedTable
 from fogline_cloud.settings import CloudSettings
 
 FORGOTTEN = (
@@ -76,7 +76,7 @@ class _DeviceRows:
         return self._empty(f"{self._where(day)} AND {self._bounds()}")
 
     def _empty(self, where: str) -> int:
-        columns = {**dict.fromkeys(FORGOTTEN, "NULL"), "outcome": quoted(EventOutcome.FORGOTTEN.value)}
+        columns = {**dict.fromkeys(FORGOTTEN, "NULL"), "outcome": literal(EventOutcome.FORGOTTEN.value)}
 
         def step() -> int:
             found = self._table.table.update(columns, None, where, WRITER, post_commithook_properties=HOOK)
@@ -109,14 +109,14 @@ class _DeviceRows:
         if not {"max.run", "max.batch"} <= set(found.column_names):
             return "true"
         last = found.select(["max.run", "max.batch"]).group_by("max.run").aggregate([("max.batch", "max")]).to_pylist()
-        bounds = [f"(run <> {quoted(row['max.run'])} OR batch <= {row['max.batch_max']})" for row in last if row["max.run"]]
+        bounds = [f"(run <> {literal(row['max.run'])} OR batch <= {row['max.batch_max']})" for row in last if row["max.run"]]
         return " AND ".join(sorted(bounds)) or "true"
 
     def _where(self, day: date) -> str:
-        source = f"source = {quoted(source_of(self._tenant, self._device))}"
+        source = f"source = {literal(source_of(self._tenant, self._device))}"
         of_day = f"day = '{day.isoformat()}'"
         if self._table.name == "readings":
             return f"{of_day} AND {source}"
-        of_device = f"tenant = {quoted(self._tenant)} AND (device = {quoted(self._device)} OR {source})"
+        of_device = f"tenant = {literal(self._tenant)} AND (device = {literal(self._device)} OR {source})"
         kept = (EventOutcome.GAP, EventOutcome.STATEMENT, EventOutcome.FORGOTTEN)
-        return f"{of_day} AND {of_device} AND outcome NOT IN ({', '.join(quoted(each.value) for each in kept)})"
+        return f"{of_day} AND {of_device} AND outcome NOT IN ({', '.join(literal(each.value) for each in kept)})"

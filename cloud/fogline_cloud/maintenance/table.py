@@ -181,8 +181,3 @@ class MaintainedTable:
             for name in expired if not dry_run else []:
                 system.delete_file(f"_delta_log/{name}")
         return len(expired)
-
-
-def quoted(text: str) -> str:
-    """Return a text as an SQL literal."""
-    return "'" + text.replace("'", "''") + "'"

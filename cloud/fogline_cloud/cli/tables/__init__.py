@@ -6,6 +6,7 @@
 `flow_replay`: `fogline flow replay`
 `flow_state`: `fogline flow status` and `fogline flow resume`
 `ledger`: `fogline ledger`
+`ledger_document`: `fogline ledger verify --document` and `fogline ledger check-proof`
 `parser`: `fogline parser`
 `sink`: `fogline sink`
 `table`: `fogline table`

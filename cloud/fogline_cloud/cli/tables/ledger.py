@@ -13,6 +13,7 @@ from rich.table import Table
 from fogline.process.console.listing import utc
 from fogline.process.console.terminal import escaped, show
 from fogline_cloud.cli.common import add_command, add_group, device_argument
+from fogline_cloud.cli.tables.ledger_document import add_document, register_check, signer_of, write_document
 from fogline_cloud.cli.times import day, moment, seconds
 from fogline_cloud.ledger.balance import LedgerFinding, StreamEvidence
 from fogline_cloud.ledger.proof import Proof
@@ -30,6 +31,9 @@ examples:
   fogline ledger verify                              every event so far, and which gateway has been silent for an hour
   fogline ledger verify --day yesterday              prove that yesterday is complete
   fogline ledger verify --since 7d --device lamp-1   prove the last seven days of one device
+  fogline ledger verify --day yesterday --document yesterday.jws
+                                                     the same as a signed document, to hand over
+  fogline ledger check-proof yesterday.jws --ca ca.pem
 
 Kafka and table count the gateway's own statements and gap records too, which no device sent. `acknowledged` counts what devices
 sent, with their retransmissions.
@@ -37,8 +41,11 @@ sent, with their retransmissions.
 A device is proven if every stream of every gateway that may have heard it has arrived, without a hole. bridge.access says which
 gateways may send its events; without a [[device]] there, all of them may.
 
-exit status: 0 every event of the period is in the tables once, 1 not, or not proven, 2 the input or the settings are wrong,
-130 Ctrl-C
+A document is signed with the certificate of [bridge.tls], or that of --sign-with and --sign-key: one of `fogline ca issue
+bridge`. It is a JSON Web Signature (RFC 7515), which other programs can check too.
+
+exit status: 0 every event of the period is in the tables once, 1 not, or not proven, 2 the input, the settings or the signature
+are wrong, 130 Ctrl-C
 """
 
 
@@ -58,12 +65,16 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     parser.add_argument("--silent", default="1h", help=silent)
     left_out = "leave a gateway out that was taken out of service; may be repeated"
     parser.add_argument("--except", dest="left_out", action="append", default=[], metavar="GATEWAY", help=left_out)
+    add_document(parser)
+    register_check(commands, **raw)
 
 
 def run_verify(arguments: argparse.Namespace) -> int:
     """Compare the evidence of every stream. Return 1 if there is a finding, or if a gateway may hold events of the period."""
     settings = load(arguments.config)
-    period = _period(arguments, datetime.now(UTC))
+    now = datetime.now(UTC)
+    period = _period(arguments, now)
+    signer = signer_of(arguments, settings)
     found = verify(settings, period, device=arguments.device, left_out=arguments.left_out, full=arguments.full)
     if arguments.json:
         read = {"tables": asdict(found.gathered.tables), "kafka": asdict(found.gathered.kafka)}
@@ -72,7 +83,10 @@ def run_verify(arguments: argparse.Namespace) -> int:
     else:
         show_streams(found.gathered, found.streams, found.findings)
         show_proof(found.proof, arguments.day or arguments.since or "", arguments.device)
-    return 0 if found.complete else 1
+    complete = found.complete
+    if signer is not None:
+        complete = write_document(arguments.document, settings, found, signer, now)
+    return 0 if complete else 1
 
 
 def _period(arguments: argparse.Namespace, now: datetime) -> Period:

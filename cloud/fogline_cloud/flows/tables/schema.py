@@ -195,6 +195,11 @@ def ddl_with_meaning(columns: tuple[Column, ...]) -> str:
     return ", ".join(f"`{column.name}` {column.type} COMMENT '{column.meaning.translate(quoted)}'" for column in columns)
 
 
+def literal(text: str) -> str:
+    """Return a text as an SQL literal, for delta-rs."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def names(columns: tuple[Column, ...]) -> list[str]:
     """Return the columns' names."""
     return [column.name for column in columns]
