@@ -6,31 +6,14 @@ import json
 import pytest
 
 from e2e.command_line import fogline
+from e2e.command_states import in_state
 from fogline.commands.command import CommandState
 from fogline_cloud.commands.client.operator import Ask, Operator
-from fogline_cloud.kafka.clients import KafkaClients
-from fogline_cloud.shard.recovery import read_commands
 from fogline_lab.amqp import within
 from fogline_lab.device.command_device import OK, CommandDevice
 from fogline_lab.line.line import commandable, gateway
-from fogline_lab.waiting import until_not
 
 TTL_S = 120.0
-
-
-async def in_state(line, *states: CommandState) -> str:
-    """Wait until the tenant's only command has one of these states in Kafka, and return its id."""
-    clients, found = KafkaClients(line.cloud.kafka), []
-
-    def read():
-        found[:] = [each for shard in range(2) for each in read_commands(clients, line.tenant, shard)]
-        return [each.state for each in found if each.state in states]
-
-    async def not_yet() -> bool:
-        return not await asyncio.to_thread(read)
-
-    await until_not(not_yet, f"no command is {states}")
-    return found[0].id
 
 
 @pytest.mark.fault("X7")

@@ -65,6 +65,13 @@ class DeviceBinding(_Strict, frozen=True):
     gateways: Patterns
 
 
+class ApprovalRule(_Strict, frozen=True):
+    """`[[approval]]`: commands that wait until a second operator has approved them."""
+
+    devices: Patterns
+    commands: Patterns = msgspec.field(default_factory=lambda: ["*"])
+
+
 class Quota(_Strict, frozen=True):
     """`[[quota]]`: how much each peer of a name may do, over all of its connections. The first matching entry counts."""
 
@@ -93,6 +100,7 @@ class AccessFile(_Strict, frozen=True):
     consumer: list[ConsumerGrant] = msgspec.field(default_factory=list)
     admin: list[AdminGrant] = msgspec.field(default_factory=list)
     device: list[DeviceBinding] = msgspec.field(default_factory=list)
+    approval: list[ApprovalRule] = msgspec.field(default_factory=list)
     quota: list[Quota] = msgspec.field(default_factory=list)
 
 
@@ -114,6 +122,15 @@ class Permissions:
             fnmatchcase(client, each.name) and _any(device, each.devices) and _any(command, each.commands)
             for each in self._file.operator
         )
+
+    def needs_approval(self, device: str, command: str) -> bool:
+        """Return True if this command to this device waits for a second operator."""
+        return any(_any(device, each.devices) and _any(command, each.commands) for each in self._file.approval)
+
+    @property
+    def has_approvals(self) -> bool:
+        """True if some command needs an approval."""
+        return bool(self._file.approval)
 
     def may_receive_replies(self, client: str) -> bool:
         """Return True if a client may receive replies to its commands."""
@@ -161,10 +178,13 @@ def read_permissions(path: str) -> Permissions:
 def loosened(former: Permissions, new: Permissions) -> str:
     """Return why a file that was changed must not replace the former one of a running process, or "".
 
-    A file that is empty, or cut off before its first `[[device]]`, would let every gateway speak for every device.
+    A file that is empty, or cut off before its first `[[device]]`, would let every gateway speak for every device. One that is
+    cut off before its first `[[approval]]` would let one operator do what takes two.
     """
     if former.binds_devices and not new.binds_devices:
         return "it binds no device to a gateway any more, as if it were half written; if that is meant, restart the process"
+    if former.has_approvals and not new.has_approvals:
+        return "no command needs an approval any more, as if it were half written; if that is meant, restart the process"
     return ""
 
 

@@ -73,6 +73,11 @@ class Policy(msgspec.Struct, frozen=True):
         access = self.access()
         return access is None or not access.binds_devices or access.may_speak_for(gateway, device)
 
+    def needs_approval(self, device: str, command: str) -> bool:
+        """Return True if a command waits until a second operator has approved it."""
+        access = self.access()
+        return access is not None and access.needs_approval(device, command)
+
     def quota(self, principal: Principal) -> Quota | None:
         """Return the quota of a peer, if it has one. Kafka has quotas of its own for those who write to it."""
         access = self.access() if principal.proof != KAFKA else None

@@ -39,7 +39,12 @@ class Principal(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         """Return a text of less than 256 characters that no other principal has: bounds and records name the peer by it."""
+        return f"{self.who} ({self.proof})"
+
+    @property
+    def who(self) -> str:
+        """The text without the proof: the same peer, however it has proven its name."""
         name = self.name if is_identifier(self.name) else ascii(self.name)
         if len(name) > _MAX_NAME:
             name = f"{name[:_MAX_NAME]}~{hashlib.blake2b(self.name.encode(), digest_size=8).hexdigest()}"
-        return f"{self.kind} {self.tenant}/{name} ({self.proof})"
+        return f"{self.kind} {self.tenant}/{name}"

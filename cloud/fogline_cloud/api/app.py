@@ -56,6 +56,7 @@ def routes_of(context: ApiContext) -> list[Route]:
         Route("/v1/commands", commands.listing, methods=["GET"]),
         Route("/v1/commands/{id}", commands.get, methods=["GET"]),
         Route("/v1/commands/{id}", commands.delete, methods=["DELETE"]),
+        Route("/v1/commands/{id}/approval", commands.approve, methods=["POST"]),
         Route("/v1/telemetry/{device}", events.telemetry, methods=["POST"]),
         Route("/v1/events/stream", StreamRoute(context), methods=["GET"]),
         Route("/v1/events/{device}", events.event, methods=["POST"]),

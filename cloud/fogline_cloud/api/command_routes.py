@@ -22,7 +22,7 @@ from fogline_cloud.api.command_index import request_of
 from fogline_cloud.api.context import ApiContext
 from fogline_cloud.api.problems import Problem, not_at_present
 from fogline_cloud.api.requests import CommandRequest
-from fogline_cloud.api.sending import cancel, send
+from fogline_cloud.api.sending import approve, cancel, send
 from fogline_cloud.api.user_session import REPLY_ID
 from fogline_cloud.commands.client.verdict import verdict_of
 from fogline_cloud.commands.record import CommandRecord
@@ -151,6 +151,25 @@ class CommandRoutes:
             await context.commands.change(command_id, left_s)
         return _response(record, 200 if is_cancelled else 202)
 
+    async def approve(self, request: Request) -> Response:
+        """Approve a command of another operator, which waits for that."""
+        context = self._context
+        user = await context.user(request)
+        requests.allow(request)
+        command_id = str(request.path_params["id"])
+        if not is_identifier(command_id):
+            raise Problem(404, f"command {shown(command_id)} is not known here")
+        context.require_records()
+        context.count(user.principal, commands=1)
+        await approve(user.session, context.tenant, command_id)
+        deadline = time.monotonic() + APPEAR_S
+        while (record := context.commands.get(command_id)) is None or record.state is CommandState.PROPOSED:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0 or context.stopping:
+                raise not_at_present("the command is approved, but cannot be read yet")
+            await context.commands.change(command_id, left_s)
+        return _response(record, 200)
+
     async def listing(self, request: Request) -> Response:
         """List commands, the newest first."""
         context = self._context
@@ -207,6 +226,7 @@ def facts_of(record: CommandRecord) -> dict[str, Any]:
         "why": record.why,
         "gateway": record.gateway,
         "operator": record.operator,
+        "approved_by": record.approved_by,
         "accepted": rfc3339(record.accepted_ms * 1_000_000),
         "expires": rfc3339(record.expires_ms * 1_000_000),
         "changed": rfc3339(record.changed_ms * 1_000_000),

@@ -72,6 +72,7 @@ def document() -> Json:
             "/v1/devices/{device}/desired": {"get": _get_desired(), "put": _put_desired()},
             "/v1/commands": {"get": _list_commands()},
             "/v1/commands/{id}": {"get": _get_command(), "delete": _cancel_command()},
+            "/v1/commands/{id}/approval": {"post": _approve_command()},
             "/v1/telemetry/{device}": {"post": _send_event("sendTelemetry", "telemetry")},
             "/v1/events/{device}": {"post": _send_event("sendEvent", "an alarm")},
             "/v1/events/stream": {"get": _stream()},
@@ -180,6 +181,13 @@ def _cancel_command() -> Json:
         "202": _json("its gateway has not decided yet; ask again", _COMMAND),
     }
     return _operation("cancelCommand", "Cancel a command", [_ID], found, (400, 401, 403, 404, 409, 429, 503))
+
+
+def _approve_command() -> Json:
+    found = {"200": _json("it is approved, and goes on its way", _COMMAND)}
+    return _operation(
+        "approveCommand", "Approve a command of another operator", [_ID], found, (400, 401, 403, 404, 409, 429, 503)
+    )
 
 
 def _send_event(name: str, what: str) -> Json:

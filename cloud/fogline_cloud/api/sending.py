@@ -56,7 +56,20 @@ async def send(session: UserSession, message: Message, *, again: bool, waits: bo
 
 async def cancel(session: UserSession, tenant: str, command_id: str) -> bool:
     """Cancel a command. Returns True if it is cancelled, False if its gateway has not decided yet. Raises `Problem`."""
-    message = Message(to=str(CommandAddress(tenant, "")), properties={"cancel": command_id})
+    outcome = await _decided(session, tenant, {"cancel": command_id}, "no bridge can cancel it at present")
+    return outcome.state is DeliveryState.ACCEPTED
+
+
+async def approve(session: UserSession, tenant: str, command_id: str) -> None:
+    """Approve a command of another operator. Raises `Problem`."""
+    why = "no bridge can approve it at present"
+    if (await _decided(session, tenant, {"approve": command_id}, why)).state is not DeliveryState.ACCEPTED:
+        raise not_at_present(why)
+
+
+async def _decided(session: UserSession, tenant: str, request: dict[str, str], why: str) -> Outcome:
+    """Return the outcome of a request about a command. Raises `Problem`, also if it is refused; `why`: nobody takes it."""
+    message = Message(to=str(CommandAddress(tenant, "")), properties=request)
     try:
         async with asyncio.timeout(SEND_S + CANCEL_S):
             while (outcome := await _outcome(session, message)) is None or outcome.state is DeliveryState.RELEASED:
@@ -66,10 +79,10 @@ async def cancel(session: UserSession, tenant: str, command_id: str) -> bool:
     except TimeoutError:
         outcome = None
     if outcome is None or outcome.state is DeliveryState.RELEASED:
-        raise not_at_present("no bridge can cancel it at present")
+        raise not_at_present(why)
     if outcome.state is DeliveryState.REJECTED:
         raise _refusal(outcome)
-    return outcome.state is DeliveryState.ACCEPTED
+    return outcome
 
 
 async def _outcome(session: UserSession, message: Message, ends_ms: int | None = None) -> Outcome | None:

@@ -1,5 +1,6 @@
 """Values and rules of commands, and the operator's Python client.
 
+`approval`: who may approve a command that needs two operators
 `client`: the operator's Python client
 `command_id`: identifiers of commands
 `command_life`: decides about a command, from its first record to its verdict

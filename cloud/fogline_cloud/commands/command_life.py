@@ -12,6 +12,9 @@ What it does not have may have been executed from the former journal, so it ends
 A command that may have left the bridge becomes CANCELLING, and that is committed before its gateway is asked. From then on
 the command is not sent again, and the gateway's journal decides: at once, or when the gateway is back. A command that a newer
 one replaces (newest wins) is cancelled in the same way; only its reason is another.
+
+A command that needs a second operator is PROPOSED until that one has approved it. Nothing of it leaves the bridge before its
+record says ACCEPTED, with the approver's name.
 """
 
 from dataclasses import dataclass
@@ -172,11 +175,6 @@ class CommandLife:
             return self._end(sent, _Verdict(state, status, outcome.description), now, outcome)
         return []
 
-    def conflict(self, now: Now, asked: CommandRecord) -> Effects:
-        """The gateway's journal has another command under this id."""
-        why = f"command {asked.id} is known at its gateway with another body"
-        return self._end(asked, _Verdict(CommandState.REJECTED, Status.CONFLICT, why), now, rejected(CONFLICT, why))
-
     def answered(self, now: Now, question: AskJournal, lookup: JournalLookup, journal: str) -> Effects:
         """The journal of this name has answered a question."""
         asked, to_cancel = question
@@ -188,12 +186,20 @@ class CommandLife:
             case JournalLookup.FOUND if not asked.provisional:
                 return [_dispatched(asked if asked.journal == journal else asked.sent_to(journal), now)]
             case JournalLookup.DIFFERENT:
-                return self.conflict(now, asked)
+                why = f"command {asked.id} is known at its gateway with another body"
+                return self._end(asked, _Verdict(CommandState.REJECTED, Status.CONFLICT, why), now, rejected(CONFLICT, why))
             case JournalLookup.ABSENT:
                 verdict = _absent(question, journal, now)
                 never_seen = verdict.state in (CommandState.EXPIRED, CommandState.REJECTED)
                 return self._end(asked, verdict, now, RELEASED if never_seen else None)
         return []
+
+    def approved(self, now: Now, by: str) -> Effects:
+        """The second operator has approved the command. `by` was checked. Who waits is told after the commit."""
+        if self.ending or self.cancelling or self.record.state is not CommandState.PROPOSED:
+            return [SettleCopies(MODIFIED)]
+        approved = replace(self.record, state=CommandState.ACCEPTED, approved_by=by, changed_ms=now.ms)
+        return [WriteRecord(approved, ACCEPTED)]
 
     def cancel_asked(self, now: Now, by: str, newer: str = "") -> Effects:
         """`by` asks to cancel the command, because `newer` takes its place if that is given."""
@@ -201,7 +207,7 @@ class CommandLife:
             return []
         self.cancelling = True
         asked = as_cancelled(self.record, by, now.ms, newer)
-        if not self.maybe_sent and self.record.state is CommandState.ACCEPTED:
+        if not self.maybe_sent and self.record.state in (CommandState.PROPOSED, CommandState.ACCEPTED):
             asked = _ended(asked, _cancelled(asked), now.ms)
         return [WriteRecord(asked)]
 
@@ -217,7 +223,9 @@ class CommandLife:
     def overdue(self, now: Now, late_s: float, grace_s: float) -> Effects:
         """The time to live has been over for `late_s`. A gateway that may have the command gets `grace_s` to report."""
         if not self.maybe_sent:
-            late = _Verdict(CommandState.EXPIRED, Status.EXPIRED, "the gateway was not connected in time")
+            proposed = self.record.state is CommandState.PROPOSED
+            why = "no second operator approved it in time" if proposed else "the gateway was not connected in time"
+            late = _Verdict(CommandState.EXPIRED, Status.EXPIRED, why)
             return [*self._end(self.record, late, now), LookAgain(RETRY_S)]
         if late_s < grace_s:
             return [LookAgain(grace_s - late_s)]

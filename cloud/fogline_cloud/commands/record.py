@@ -58,6 +58,7 @@ class CommandRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     reply_delivered: bool = False  # the operator has accepted the reply
     deadline_boot: str = ""  # the deadline on the gateway's own clock, if known when the command was accepted
     deadline_ms: Milliseconds = 0
+    approved_by: str = ""  # the second operator, of a command that needs one
     cancelled_by: str = ""  # the first client that asked to cancel it, or the sender of what replaces it
     replaced_by: str = ""  # the id of the newer command, or the version of a desired state, that replaces it
     failure_headers: dict[str, str] = {}  # of a notification that the command was not delivered, if it came over Kafka
@@ -183,16 +184,21 @@ def why_cancelled(record: CommandRecord) -> str:
 
 def audit_of(record: CommandRecord) -> AuditRecord:
     """Return the audit record of the decision that led to a record's state."""
+    who, why = record.operator, record.why
+    if record.state in _CANCELS:
+        who = record.cancelled_by or who
+    elif record.state is CommandState.ACCEPTED and record.approved_by:
+        who, why = record.approved_by, f"approves the command of {record.operator}"
     return AuditRecord(
         time_ms=record.changed_ms,
-        who=record.cancelled_by or record.operator if record.state in _CANCELS else record.operator,
+        who=who,
         command=record.id,
         device=record.device,
         gateway=record.gateway,
         name=record.name,
         decision=f"{record.state} (provisional)" if record.provisional else record.state.value,
         status=record.status,
-        why=record.why,
+        why=why,
     )
 
 

@@ -102,6 +102,14 @@ def read_cancel(message: Message, address: CommandAddress, operator: Principal, 
     raise Poison("malformed", "property `cancel` of a request to cancel must be a command's id, or true")
 
 
+def read_approval(message: Message) -> str | None:
+    """Return the id of the command that a message approves (property `approve`); `None` for another. Raises `Poison`."""
+    asked = message.properties.get("approve")
+    if asked is not None and not isinstance(asked, str):
+        raise Poison("malformed", "property `approve` of an approval must be a command's id")
+    return asked
+
+
 def reply_owner(operator: Principal) -> str:
     """Return the owner of a peer's reply addresses: its name if that is proven, else "", which stands for all such peers."""
     if operator.proof == KAFKA:

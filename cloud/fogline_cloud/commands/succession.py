@@ -48,7 +48,7 @@ def replaced_by(newest: CommandRecord, waiting: Iterable[CommandRecord]) -> list
         for each in waiting
         if (each.device, each.name) == (newest.device, newest.name)
         and each.id != newest.id
-        and each.state in (CommandState.ACCEPTED, CommandState.DISPATCHED)
+        and each.state in (CommandState.PROPOSED, CommandState.ACCEPTED, CommandState.DISPATCHED)
     ]
 
 

@@ -43,6 +43,7 @@ CONFLICT = "fogline:conflict"
 class CommandState(StrEnum):
     """The state of a command. Those from `SUCCEEDED` on are terminal."""
 
+    PROPOSED = "PROPOSED"
     ACCEPTED = "ACCEPTED"
     DISPATCHED = "DISPATCHED"
     QUEUED = "QUEUED"
@@ -62,6 +63,7 @@ class CommandState(StrEnum):
 
 
 _OPEN = {
+    CommandState.PROPOSED,
     CommandState.ACCEPTED,
     CommandState.DISPATCHED,
     CommandState.QUEUED,
@@ -70,6 +72,12 @@ _OPEN = {
 }
 _TERMINAL = {*CommandState} - _OPEN
 _NEXT: dict[CommandState, set[CommandState]] = {
+    CommandState.PROPOSED: {
+        CommandState.ACCEPTED,
+        CommandState.CANCELLING,
+        CommandState.CANCELLED,
+        CommandState.EXPIRED,
+    },
     CommandState.ACCEPTED: {CommandState.DISPATCHED, CommandState.CANCELLING, *_TERMINAL},
     CommandState.DISPATCHED: {CommandState.CANCELLING, *_TERMINAL},
     CommandState.CANCELLING: {*_TERMINAL},

@@ -86,7 +86,8 @@ def test_a_committed_cancellation_is_asked_of_the_gateway_and_its_outcomes_count
     assert life.committed(HERE, asked, asked.record) == [KeepRecord(asked.record), AskToCancel(asked.record)]
     assert life.outcome(HERE, life.record, RELEASED) == []
     assert life.answered(HERE, AskJournal(asked.record), JournalLookup.ABSENT, "journal-1") == []
-    assert written(life.conflict(HERE, asked.record)) == [(CommandState.REJECTED, False)]
+    other = life.answered(HERE, AskJournal(asked.record, to_cancel=True), JournalLookup.DIFFERENT, "journal-1")
+    assert written(other) == [(CommandState.REJECTED, False)]
 
 
 def test_a_cancellation_that_may_not_be_committed_leaves_the_command_undecided():
@@ -147,3 +148,43 @@ def test_a_record_that_its_verdict_overtook_changes_nothing():
     assert life.learned(HERE, verdict) == [KeepRecord(verdict)]
     assert life.learned(HERE, make_record(state=CommandState.DISPATCHED)) == []
     assert (life.record, life.opened) == (verdict, False)
+
+
+def test_nothing_of_a_command_that_waits_for_a_second_operator_leaves_the_bridge():
+    life = opened(state=CommandState.PROPOSED, journal="")
+    assert life.connected(HERE) == []
+    assert life.committed(HERE, WriteRecord(life.record), life.record) == [KeepRecord(life.record)]
+    assert not life.maybe_sent
+
+
+def test_an_approved_command_is_sent_once_its_record_names_the_approver():
+    life = opened(state=CommandState.PROPOSED, journal="")
+    (approved,) = life.approved(HERE, "client acme/bob (password)")
+    assert (approved.record.state, approved.record.approved_by) == (CommandState.ACCEPTED, "client acme/bob (password)")
+    assert life.connected(HERE) == [], "nothing is sent before the commit"
+    settled, kept, noted = life.committed(HERE, approved, approved.record)
+    assert (settled, kept) == (SettleCopies(ACCEPTED), KeepRecord(approved.record))
+    assert noted.record.journal == HERE.journal
+    assert life.committed(HERE, noted, noted.record) == [KeepRecord(noted.record), SendCommand(noted.record)]
+
+
+def test_an_approval_that_comes_too_late_changes_nothing():
+    for event in (lambda life: life.cancel_asked(HERE, "op-1"), lambda life: life.overdue(HERE, 0.0, 5.0)):
+        life = opened(state=CommandState.PROPOSED, journal="")
+        event(life)
+        assert life.approved(HERE, "op-2") == [SettleCopies(MODIFIED)]
+
+
+def test_a_command_that_nobody_approves_expires_and_a_cancelled_one_is_over_at_once():
+    life = opened(state=CommandState.PROPOSED, journal="")
+    late, _ = life.overdue(HERE, 0.0, 5.0)
+    assert (late.record.state, late.record.why) == (CommandState.EXPIRED, "no second operator approved it in time")
+    life = opened(state=CommandState.PROPOSED, journal="")
+    assert written(life.cancel_asked(HERE, "op-1")) == [(CommandState.CANCELLED, False)]
+
+
+def test_the_next_owner_of_the_shard_does_not_send_a_command_that_waits_for_a_second_operator():
+    life = life_of(make_record(accepted_ms=HERE.ms, state=CommandState.PROPOSED, durable=True))
+    life.learned(HERE, life.record, by_shard=True)
+    assert life.connected(HERE) == []
+    assert not life.maybe_sent

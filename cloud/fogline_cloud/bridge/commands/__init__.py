@@ -1,5 +1,6 @@
 """Commands, desired states and the registry of devices, for operators and applications.
 
+`approvals`: takes approvals of commands that need a second operator
 `cancels`: requests to cancel commands
 `command_key`: the key that names commands
 `command_search`: reads the commands that a client asks for

@@ -8,7 +8,7 @@ from fogline.errors import Poison
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.access.principal import Principal
-from fogline_cloud.bridge.commands.command_table import CommandTable
+from fogline_cloud.bridge.commands.command_table import CommandTable, Settle
 from fogline_cloud.bridge.commands.verdict_waiters import Decided
 from fogline_cloud.bridge.group.shard_table import ShardTable
 from fogline_cloud.commands.command_life import CommandLife
@@ -51,6 +51,10 @@ class Cancels:
             self._table.waiters.add(command_id, done, wait_s)
             crash_point(CrashPoint.BEFORE_CANCELLING_COMMIT)
             self._table.on(record, CommandLife.cancel_asked, str(by))
+
+    def settle_cancel(self, command_id: str, by: Principal, settle: Settle) -> None:
+        """Cancel a command for an AMQP client. Raises `Poison` as `cancel` does."""
+        self.cancel(command_id, by, lambda record: settle(outcome_of(record)))
 
     def supersede(self, record: CommandRecord, newer: str, by: str) -> None:
         """Cancel a command of the bridge's own, because `newer` replaces it. Its record tells the end."""

@@ -98,7 +98,8 @@ def _on_outcome(record: CommandRecord, report: Report, outcome: Outcome) -> None
 
 def _on_cancel_outcome(record: CommandRecord, report: Report, outcome: Outcome) -> None:
     if outcome.condition == CONFLICT:  # any other end of the command comes on lane `reply`
-        report(record, lambda it, now: it.conflict(now, record))
+        question = AskJournal(record, to_cancel=True)
+        report(record, lambda it, now: it.answered(now, question, JournalLookup.DIFFERENT, record.journal))
 
 
 def _lookup(future: "asyncio.Future[Outcome]") -> JournalLookup:

@@ -19,16 +19,19 @@ from fogline.connection_clock import monotonic_ms, time_left_ms
 from fogline.errors import Poison
 from fogline.message import Message
 from fogline_cloud.access.policy import Action, Policy
-from fogline_cloud.bridge.commands.cancels import Cancels, outcome_of, unknown_command
+from fogline_cloud.access.principal import Principal
+from fogline_cloud.bridge.commands.approvals import Approvals
+from fogline_cloud.bridge.commands.cancels import Cancels, unknown_command
 from fogline_cloud.bridge.commands.command_table import CommandTable, Settle
 from fogline_cloud.bridge.group.shard_table import ShardTable
 from fogline_cloud.bridge.peers.forwarding import SHARDS, Forwarder, unknown_device
 from fogline_cloud.bridge.peers.peer import LinkHandler, Peer
+from fogline_cloud.commands.approval import proposal_refusal
 from fogline_cloud.commands.client.id_notice import TELL_ID
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.command_life import CommandLife, JournalLookup
 from fogline_cloud.commands.record import CommandRecord, audit_of, ended, left_ms, with_request
-from fogline_cloud.commands.request import read_cancel, read_command, reply_owner
+from fogline_cloud.commands.request import read_approval, read_cancel, read_command, reply_owner
 from fogline_cloud.commands.routes import Routes
 from fogline_cloud.settings import CommandPolicySettings
 from fogline_cloud.shard.work.command_changes import AuditNote
@@ -58,6 +61,7 @@ class OperatorHandler(LinkHandler):
         forwarder: Forwarder,
     ) -> None:
         self.cancels = Cancels(shards, table, policy)
+        self.approvals = Approvals(shards, table, policy)
         self._policy = policy
         self._refusal = refusal
         self._forwarder = forwarder
@@ -81,12 +85,14 @@ class OperatorHandler(LinkHandler):
     def received(self, peer: Peer, delivery: Delivery, message: Message, address: Address) -> None:
         """See `LinkHandler`."""
         assert isinstance(address, CommandAddress)
-        if (command_id := read_cancel(message, address, peer.principal, ids=self._ids)) is not None:
+        approved, cancelled = read_approval(message), read_cancel(message, address, peer.principal, ids=self._ids)
+        if (command_id := approved if approved is not None else cancelled) is not None:
             peer.check_quota()
             peer.count(commands=1)
             peer.queue(delivery, message)
             own = msgspec.structs.replace(message, to=str(address))
-            self._cancel_or_forward(peer, command_id, own, partial(peer.settle_command, delivery))
+            take = self.approvals.approve if approved is not None else self.cancels.settle_cancel
+            self._change_or_forward(peer, command_id, take, own, partial(peer.settle_command, delivery))
             return
         stated_ms, now_ms = time_left_ms(message, monotonic_ms()), self._table.now_ms()
         record = read_command(message, address, peer.principal, now_ms, self._settings, ids=self._ids, left_ms=stated_ms)
@@ -97,7 +103,7 @@ class OperatorHandler(LinkHandler):
             self._take_or_forward(peer, record, message, _of_kafka(self._table, record.id, partial(peer.settle, delivery)))
             return
         if message.properties.get(TELL_ID) is True and record.reply_to and not peer.forwarded:
-            self._table.replies.tell_id(record)
+            self._table.replies.tell_id(record, proposed=self._policy.needs_approval(record.device, record.name))
         known = self._table.registry.get(record.id)
         is_copy = known is not None and not known.released  # it has counted, and its sender needs the verdict
         if not is_copy:
@@ -130,17 +136,19 @@ class OperatorHandler(LinkHandler):
             ends_ms = monotonic_ms() + left_ms(record, self._table.now_ms())
             self._forwarder.send(peer, message, number, settle, ends_ms)
 
-    def _cancel_or_forward(self, peer: Peer, command_id: str, message: Message, settle: Settle) -> None:
-        """Cancel a command whose shard is here. Another bridge gets any other request, unless it came from one."""
+    def _change_or_forward(
+        self, peer: Peer, command_id: str, take: Callable[[str, Principal, Settle], None], message: Message, settle: Settle
+    ) -> None:
+        """Cancel or approve a command whose shard is here. Another bridge gets any other request, unless it came from one."""
         known = self._table.registry.get(command_id)
         number = self._shards.number_of(known.gateway) if known is not None else None
         is_here = self._shards.all_ready if number is None else number in self._shards.owned
         if peer.forwarded and number is None and self._shards.has(str(message.properties.get(SHARDS, ""))):
             settle(rejected(NOT_FOUND, unknown_command(command_id)))
         elif is_here or peer.forwarded:
-            self.cancels.cancel(command_id, peer.principal, lambda record: settle(outcome_of(record)))
+            take(command_id, peer.principal, settle)
         else:
-            self._forwarder.send(peer, message, number, partial(_settle_cancel, settle, command_id))
+            self._forwarder.send(peer, message, number, partial(_settle_change, settle, command_id))
 
     def detached(self, link: Link | None) -> None:
         """See `LinkHandler`."""
@@ -183,12 +191,17 @@ class OperatorHandler(LinkHandler):
         return gateway if gateway is not None and self._policy.may_speak_for(gateway, device) else None
 
     def _begin(self, record: CommandRecord, settle: Settle) -> None:
-        now_ms = self._table.now_ms()
+        now_ms, proposed = self._table.now_ms(), self._policy.needs_approval(record.device, record.name)
+        if proposed and (refusal := proposal_refusal(record)) is not None:
+            settle(refusal)
+            return
         deadline = self._table.sender.deadline(record.gateway, left_ms(record, now_ms))
         journal = self._table.sender.journal_of(record.gateway)
         if deadline is not None:
             record = msgspec.structs.replace(record, deadline_boot=deadline.boot_id, deadline_ms=deadline.boottime_ms)
-        if journal:
+        if proposed:
+            record = msgspec.structs.replace(record, state=CommandState.PROPOSED)
+        elif journal:
             record = record.sent_to(journal)
         shard = self._shards.ready(self._shards.number_of(record.gateway))
         if shard is None:
@@ -200,12 +213,12 @@ class OperatorHandler(LinkHandler):
             committed = _after(release, partial(self._on_committed, settle, record.digest))
             self._table.write(record, committed, _after(release, partial(settle, MODIFIED)))
         elif journal is None and record.of_kafka:
-            refusal = Reply(int(Status.OFFLINE), b"the gateway is not connected", "text/plain")
-            end = ended(record, CommandState.REJECTED, refusal, now_ms, why="the gateway is away")
+            reply = Reply(int(Status.OFFLINE), b"the gateway is not connected", "text/plain")
+            end = ended(record, CommandState.REJECTED, reply, now_ms, why="the gateway is away")
             self._table.write(end, partial(self._on_committed, settle, end.digest), partial(settle, MODIFIED))
         elif journal is None:
-            refusal = Reply(int(Status.OFFLINE))
-            shard.submit(AuditNote(audit_of(ended(record, CommandState.REJECTED, refusal, now_ms, why="the gateway is away"))))
+            reply = Reply(int(Status.OFFLINE))
+            shard.submit(AuditNote(audit_of(ended(record, CommandState.REJECTED, reply, now_ms, why="the gateway is away"))))
             settle(RELEASED)
         else:
             self._table.begin(record, settle)
@@ -264,7 +277,7 @@ def _after(first: Callable[[], None], then: Callable[..., None]) -> Callable[...
     return both
 
 
-def _settle_cancel(settle: Settle, command_id: str, outcome: Outcome) -> None:
+def _settle_change(settle: Settle, command_id: str, outcome: Outcome) -> None:
     settle(rejected(NOT_FOUND, unknown_command(command_id)) if outcome.condition == NOT_FOUND else outcome)
 
 

@@ -97,11 +97,14 @@ class ReplySender:
         queue.waiting[record.id] = record
         self._advance(queue)
 
-    def tell_id(self, record: CommandRecord) -> None:
-        """Tell the operator the id of its command, if it listens. Nothing is repeated: a copy of the command asks again."""
+    def tell_id(self, record: CommandRecord, *, proposed: bool) -> None:
+        """Tell the operator the id of its command, if it listens, and if it waits for an approval.
+
+        Nothing is repeated: a copy of the command asks again.
+        """
         queue = self._queues.get(record.reply_address)
         if queue is not None and (sender := queue.sender) is not None:
-            sender.send(id_notice(record)).add_done_callback(_retrieve)
+            sender.send(id_notice(record, proposed=proposed)).add_done_callback(_retrieve)
 
     def _advance(self, queue: _ReplyQueue) -> None:
         while (sender := queue.sender) is not None and (record := queue.next()) is not None:

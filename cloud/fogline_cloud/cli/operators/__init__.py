@@ -1,6 +1,7 @@
 """Commands that operators use: they speak with a bridge, and need no Kafka.
 
 `command`: `fogline command`
+`command_approve`: `fogline command approve`
 `command_cancel`: `fogline command cancel`
 `command_group`: `fogline command send --where` and `fogline command group`
 `command_send`: `fogline command send`

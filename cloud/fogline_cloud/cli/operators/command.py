@@ -12,6 +12,7 @@ from fogline.process.console.command_line import add_limit
 from fogline.process.console.listing import show_facts, show_rows, utc
 from fogline.process.console.terminal import show, tell
 from fogline_cloud.cli.common import add_command, add_group, device_argument
+from fogline_cloud.cli.operators.command_approve import add_approve
 from fogline_cloud.cli.operators.command_cancel import add_cancel
 from fogline_cloud.cli.operators.command_send import add_send
 from fogline_cloud.cli.operators.operator_link import add_bridge, command_of, commands_of
@@ -27,6 +28,7 @@ examples:
   fogline command list --device lamp-1                 the newest state of each command
   fogline command show 5f0c...                         one command and its reply
   fogline command cancel 5f0c...                       unless the device has seen it
+  fogline command approve 5f0c...                      one of another operator that takes two
 
 exit status of send: 0 the command succeeded, 1 it failed or is in doubt, 2 the input or the settings are wrong, 130 Ctrl-C
 exit status of cancel: 0 the device never saw the command, 1 it is too late or not decided yet, 2 and 130 as above
@@ -51,6 +53,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     show.add_argument("id", help="the command's id or its first characters")
     add_bridge(show)
     add_cancel(commands, raw)
+    add_approve(commands, raw)
     key = commands.add_parser("key", help="create a key pair for signatures", epilog="example: fogline command key > key.json")
     key.set_defaults(run=run_key)
 

@@ -57,11 +57,13 @@ class _Sending:
     ask: Ask
     id: str = ""
 
-    def on_id(self, command_id: str) -> None:
+    def on_id(self, command_id: str, proposed: bool) -> None:  # noqa: FBT001 - a callback
         """Print the id at once: with it the command can be shown and cancelled, whatever becomes of this process."""
         self.id = command_id
         show_progress("")
         tell(self._named)
+        if proposed:
+            tell(f"it waits for the approval of a second operator: fogline command approve {command_id}")
 
     @property
     def _named(self) -> str:

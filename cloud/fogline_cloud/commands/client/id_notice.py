@@ -11,15 +11,17 @@ from fogline_cloud.commands.record import CommandRecord
 
 TELL_ID = "tell_id"
 """Property of a command whose operator wants to know the id."""
+PROPOSED = "proposed"
+"""Property of the notice: true if the command waits for the approval of a second operator."""
 
 
-def id_notice(record: CommandRecord) -> Message:
-    """Return the message for the operator of a command."""
+def id_notice(record: CommandRecord, *, proposed: bool) -> Message:
+    """Return the message for the operator of a command. `proposed`: a second operator has to approve it."""
     return Message(
         to=str(CommandResponse(record.tenant, record.reply_to)),
         subject=record.name,
         correlation_id=unpack_id(record.correlation),
-        properties={"command_id": record.id, "device_id": record.device, "tenant_id": record.tenant},
+        properties={"command_id": record.id, "device_id": record.device, "tenant_id": record.tenant, PROPOSED: proposed},
     )
 
 

@@ -29,9 +29,16 @@ from fogline.connection_clock import monotonic_ms
 from fogline.errors import Misconfigured, NotSent, Poison, Unreachable
 from fogline.message import Message
 from fogline.process.cancellation import end_tasks
-from fogline_cloud.commands.client.id_notice import TELL_ID, is_notice_of_id
+from fogline_cloud.commands.client.id_notice import PROPOSED, TELL_ID, is_notice_of_id
 from fogline_cloud.commands.client.refusals import NOT_CONNECTED, status_of
-from fogline_cloud.commands.client.verdict import CancelVerdict, CommandVerdict, cancel_verdict, verdict_of
+from fogline_cloud.commands.client.verdict import (
+    ApprovalVerdict,
+    CancelVerdict,
+    CommandVerdict,
+    approval_verdict,
+    cancel_verdict,
+    verdict_of,
+)
 
 RETRY_S = 0.5
 """The pause before a command is sent again that the bridge could not take at the time."""
@@ -81,7 +88,7 @@ class _Pending:
     ask: Ask
     verdict: "asyncio.Future[CommandVerdict]"
     give_up_at: float
-    on_id: Callable[[str], None] | None = None
+    on_id: Callable[[str, bool], None] | None = None
     maybe_taken: bool = False
     retry: asyncio.TimerHandle | None = None
 
@@ -165,12 +172,12 @@ class Operator:
         if self._attachment.refused:
             raise Misconfigured(self._attachment.refused)
 
-    async def request(self, ask: Ask, on_id: Callable[[str], None] | None = None) -> CommandVerdict:
+    async def request(self, ask: Ask, on_id: Callable[[str, bool], None] | None = None) -> CommandVerdict:
         """Send a command and return its verdict. Raises `Unreachable` if the `Operator` is closed first, and `Misconfigured`.
 
         It resends until there is a verdict, so limit the wait yourself. Each copy has what is left of the time to live.
         Cancelling stops the wait, but not the command. `on_id` gets the command's id as soon as a bridge has read the command;
-        a command without a reply has none.
+        a command without a reply has none. Its second argument: the command waits for the approval of a second operator.
         """
         message_id = ask.message_id or uuid.uuid4().hex
         message = Message(
@@ -210,6 +217,15 @@ class Operator:
             reply_to=str(self._reply_to) if reply else None,
             properties={"cancel": True if message_id else command_id},
         )
+        return cancel_verdict(await self._decided(request))
+
+    async def approve(self, command_id: str) -> ApprovalVerdict:
+        """Approve a command of another operator, which waits for that. Raises, and may be cancelled, as `cancel` does."""
+        request = Message(to=str(address.CommandAddress(self._tenant, "")), properties={"approve": command_id})
+        return approval_verdict(await self._decided(request))
+
+    async def _decided(self, request: Message) -> Outcome:
+        """Send a request again until a bridge has accepted or rejected it."""
         while True:
             await self.attached()
             if self._closing:
@@ -218,8 +234,8 @@ class Operator:
                 outcome = await self._client.send(request) if self._client is not None else RELEASED
             except Unreachable:
                 outcome = RELEASED
-            if (verdict := cancel_verdict(outcome)) is not None:
-                return verdict
+            if outcome.state in (DeliveryState.ACCEPTED, DeliveryState.REJECTED):
+                return outcome
             await asyncio.sleep(RETRY_S)
 
     def _send(self, pending: _Pending) -> None:
@@ -299,7 +315,7 @@ class Operator:
             if is_notice_of_id(message):
                 on_id, pending.on_id = pending.on_id, None
                 if on_id is not None:
-                    on_id(str(message.properties["command_id"]))
+                    on_id(str(message.properties["command_id"]), message.properties.get(PROPOSED) is True)
             else:
                 pending.verdict.set_result(verdict_of(message))
 

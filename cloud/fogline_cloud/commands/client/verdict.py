@@ -40,12 +40,29 @@ class CancelVerdict:
     why: str = ""
 
 
-def cancel_verdict(outcome: Outcome) -> CancelVerdict | None:
-    """Return what an outcome of a request to cancel says; None if the request has to be sent again."""
+@dataclass(frozen=True, slots=True)
+class ApprovalVerdict:
+    """The answer to an approval.
+
+    `status`: 200, 403 (no grant, or the same operator), 404 (no such command), 409 (it does not wait for one) or 429 (over the
+    quota); `why` gives the reason in words.
+    """
+
+    status: int
+    why: str = ""
+
+
+def approval_verdict(outcome: Outcome) -> ApprovalVerdict:
+    """Return what an outcome of an approval says, ACCEPTED or REJECTED."""
+    if outcome.state is DeliveryState.ACCEPTED:
+        return ApprovalVerdict(200)
+    return ApprovalVerdict(status_of(outcome), outcome.description or outcome.condition)
+
+
+def cancel_verdict(outcome: Outcome) -> CancelVerdict:
+    """Return what an outcome of a request to cancel says, ACCEPTED or REJECTED."""
     if outcome.state is DeliveryState.ACCEPTED:
         return CancelVerdict(CommandState.CANCELLED, 200)
-    if outcome.state is not DeliveryState.REJECTED:
-        return None
     if outcome.condition == TOO_LATE:
         state = next((each for each in CommandState if each == outcome.description.partition(":")[0]), None)
         return CancelVerdict(state, int(Status.CONFLICT), outcome.description)
