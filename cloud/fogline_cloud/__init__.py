@@ -8,6 +8,7 @@
 `bridge`: the AMQP listener on the event loop
 `cli`: the command `fogline`
 `commands`: values and rules of commands
+`console`: the operator's page
 `device_address`: the device that a message is about
 `devices`: the registry of devices
 `flows`: the Spark flow

@@ -4,6 +4,7 @@ The functions that run commands block, and raise `Misconfigured` if one fails.
 """
 
 import json
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,18 +15,29 @@ from fogline.process.files.durable_file import write_new
 from fogline.process.files.tls_files import TlsSettings, resolve_tls
 from fogline_cloud.authority.ca_folder import LIST, ROOT, CaFolder
 from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem
+from fogline_cloud.bridge.door.passwords import password_line
 from fogline_cloud.settings import OperatorSettings
 from fogline_edge.operate.first_settings import CA, CERTIFICATE
 from fogline_lab.supervisor import find_script, run_to_end
 
 HOST = "127.0.0.1"
 OPERATOR = "operator-1"
+USER = "operator"
+"""The user who logs in at the operator's page."""
+USERS = "users"
+PASSWORD = "password"  # noqa: S105 - the name of the file that has it
 FOLDER = "ca"
 DAYS = 7.0
 
 
 def make_certificates(folder: Path, tenant: str, bridges: Sequence[str]) -> None:
-    """Make the authority, and certificate and key of each bridge and the operator, in `folder`. Raises `Misconfigured`."""
+    """Make the authority, certificate and key of each bridge and the operator, and a user with a password, in `folder`.
+
+    Raises `Misconfigured`.
+    """
+    password = secrets.token_urlsafe(9)
+    write_new(folder / PASSWORD, password.encode())
+    write_new(folder / USERS, password_line(USER, password).encode())
     ca = CaFolder.make(folder / FOLDER, tenant, now_utc(), DAYS)
     for role, name in [*((Role.BRIDGE, name) for name in bridges), (Role.OPERATOR, OPERATOR)]:
         key, hosts = make_key(), [HOST] if role is Role.BRIDGE else []
@@ -39,11 +51,15 @@ def bridge_tables(bridge: str, days: float) -> str:
     return f"""\
 crl = "{FOLDER}/{LIST}"
 enrolment = true
+users = "{USERS}"
 
 [bridge.tls]
 ca = "{FOLDER}/{ROOT}"
 certificate = "{bridge}.pem"
 key = "{bridge}.key"
+
+[operator.tls]
+ca = "{FOLDER}/{ROOT}"
 
 [ca]
 days = {days}

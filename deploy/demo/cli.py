@@ -43,7 +43,7 @@ examples:
 exit status: 0 no event is lost or duplicated; 1 otherwise; 2 something must be changed first: one line says what
 """
 
-STAY_PORTS = {"kafka": 9092, "amqp": 5672, "mqtt": 1883, "coap": 5683}
+STAY_PORTS = {"kafka": 9092, "amqp": 5672, "mqtt": 1883, "coap": 5683, "http": 8080}
 GATEWAYS = 2
 COMMANDS = 300
 
@@ -71,6 +71,7 @@ def build_parser() -> argparse.ArgumentParser:
         ("coap", "the first gateway's CoAP"),
         ("amqp", "the bridge's AMQP"),
         ("kafka", "Kafka's"),
+        ("http", "the HTTP API's"),
     ):
         usual = STAY_PORTS[name]
         text = f"{what} port (default: a free one; with --stay {usual})"

@@ -80,6 +80,7 @@ class Demonstration:
         try:
             if not await self._scenario.started(self.stop):
                 return None
+            self._console.print(f"the operator's page: {self._workspace.page}", highlight=False, soft_wrap=True, markup=False)
             self._watch.start()
             async with self._scenario.watched():
                 await self._load()

@@ -53,6 +53,7 @@ def to_type(workspace: Workspace) -> list[str]:
     edge = workspace.edge(workspace.gateways[0]).relative_to(ROOT)
     return [
         f"ready on 127.0.0.1: MQTT {port}, CoAP {coap}, AMQP {ports.amqp[0]}, Kafka {ports.kafka}; tenant {TENANT}",
+        f"the operator's page: {workspace.page}",
         "in another terminal:",
         f"""  mosquitto_pub -p {port} -i lamp-1 -q 1 -t telemetry -m '{{"temperature": 21.4}}'""",
         f"""  coap-client-notls -m put coap://127.0.0.1:{coap}/telemetry//lamp-2 -t 50 -e '{{"temperature": 20.5}}'""",

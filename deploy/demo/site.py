@@ -53,6 +53,11 @@ class Site:
             )
             for name in workspace.bridges
         ]
+        self.api = (
+            self._part("api", [self._fogline, "api", "run", "--insecure-dev", "--config", workspace.cloud])
+            if workspace.ports.http
+            else None
+        )
         self.spark = self._part(
             "spark",
             [self._fogline, "flow", "run", "--json", "--config", workspace.cloud],
@@ -104,7 +109,7 @@ class Site:
 
     @property
     def parts(self) -> dict[str, ChildProcess]:
-        """All parts but the Bluetooth devices and the stolen gateway, by name."""
+        """All parts that do the line's work, by name: not the API, the Bluetooth devices and the stolen gateway."""
         return {part.name: part for part in (self.kafka, *self.bridges, self.spark, *self.gateways)}
 
     async def start(self) -> None:
@@ -123,7 +128,8 @@ class Site:
     async def _start_line(self) -> None:
         """Start the bridges, then the gateways, which have to enrol first. That takes less time than Spark's start."""
         await _side_by_side(start_child(each) for each in self.bridges)
-        await _side_by_side(_start_gateway(self.workspace, each) for each in self._all_gateways)
+        api = [start_child(self.api)] if self.api is not None else []
+        await _side_by_side([*api, *(_start_gateway(self.workspace, each) for each in self._all_gateways)])
 
     async def _start_air(self) -> None:
         """Start the Bluetooth devices, and point each gateway to the bus of its own simulated BlueZ."""
@@ -178,7 +184,8 @@ class Site:
 
     async def end(self) -> None:
         """Stop every part that still runs, in the order of the flow."""
-        await stop_children(self.spark, *self._all_gateways)
+        api = [self.api] if self.api is not None else []
+        await stop_children(self.spark, *api, *self._all_gateways)
         await self.stop_bridges()
         await stop_children(self.kafka)
         if self.air is not None:
@@ -186,8 +193,9 @@ class Site:
 
     def kill_all(self) -> None:
         """Kill every part at once, and do not wait."""
-        for part in (self.kafka, *self.bridges, self.spark, *self._all_gateways, *([] if self.air is None else [self.air])):
-            part.kill()
+        for part in (self.kafka, *self.bridges, self.spark, *self._all_gateways, self.api, self.air):
+            if part is not None:
+                part.kill()
 
 
 async def _side_by_side(steps: Iterable[Coroutine[Any, Any, object]]) -> None:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from demo.ble_payload import VALVE_PROFILE, BleDevice
 from demo.ble_payload import settings as ble_settings
-from demo.certificates import DAYS, bridge_tables, make_certificates, operator_settings, uplink_tables
+from demo.certificates import DAYS, PASSWORD, USER, bridge_tables, make_certificates, operator_settings, uplink_tables
 from demo.payload import Device
 from fogline.errors import Misconfigured
+from fogline_cloud.console.rendering import ROOT as PAGE
 from fogline_cloud.settings import OperatorSettings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +31,7 @@ class Ports:
 
     `amqp`: one for each bridge; `mqtt`, `coap`: one for each gateway; `serving`: of devices that are servers. `amqp_lines`:
     the ports of the lines to the bridges, and `coap_lines`: of the lines to the gateways' CoAP ports, if there are lines.
+    `http`: of the API with the operator's page; 0: there is none.
     """
 
     kafka: int
@@ -39,6 +41,7 @@ class Ports:
     serving: tuple[int, ...] = ()
     amqp_lines: tuple[int, ...] = ()
     coap_lines: tuple[int, ...] = ()
+    http: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,12 @@ class Workspace:
     def operator(self) -> OperatorSettings:
         """Settings of the operator."""
         return operator_settings(self.folder) if self.secure else OperatorSettings()
+
+    @property
+    def page(self) -> str:
+        """How to get to the operator's page, for a person."""
+        password = f" (name {USER}, password {(self.folder / PASSWORD).read_text('utf-8')})" if self.secure else ""
+        return f"http://127.0.0.1:{self.ports.http}{PAGE}{password}"
 
     @property
     def logs(self) -> Path:
@@ -171,6 +180,9 @@ tables = "tables"
 checkpoint = "checkpoint"
 master = "local[2]"
 
+[api]
+listen = "127.0.0.1:{ports.http}"
+
 [bridge]
 name = "{bridge}"
 listen = "127.0.0.1:{ports.amqp[index]}"
@@ -210,8 +222,12 @@ uri = "coap://127.0.0.1:{port}/do"
     return settings
 
 
-def choose_ports(*, kafka: int, amqp: int, mqtt: int, coap: int, gateways: int, serving: int, bridges: int = 1) -> Ports:
+def choose_ports(
+    *, kafka: int, amqp: int, mqtt: int, coap: int, gateways: int, serving: int, http: int | None = None, bridges: int = 1
+) -> Ports:
     """The ports asked for, each 0 for any free one; further parts take the ports after `amqp`, `mqtt` and `coap`.
+
+    `http` None: there is no API.
 
     Raises `Misconfigured` if one is taken.
     """
@@ -230,6 +246,7 @@ def choose_ports(*, kafka: int, amqp: int, mqtt: int, coap: int, gateways: int, 
         mqtt=tuple(choose("MQTT", mqtt and mqtt + more) for more in range(gateways)),
         coap=tuple(choose("CoAP", coap and coap + more) for more in range(gateways)),
         serving=tuple(choose("CoAP", 0) for _ in range(serving)),
+        http=0 if http is None else choose("HTTP", http),
     )
 
 

@@ -2,7 +2,7 @@
 # Brings a bare Debian 12 / Ubuntu 24.04 / Raspberry Pi OS to where Fogline runs, from any folder:
 #
 #     deploy/setup/setup.sh            what it takes to run
-#     deploy/setup/setup.sh tests      and to test: other people's clients, a broker, promtool, PostgreSQL
+#     deploy/setup/setup.sh tests      and to test: other people's clients, a broker, promtool, PostgreSQL, a browser
 #     deploy/setup/setup.sh bench      and to measure: a broker
 #     deploy/setup/setup.sh s3         and for tables in an object store (tests and bench need it too)
 #     deploy/setup/setup.sh docs       and to render pictures: Graphviz
@@ -12,8 +12,8 @@
 # 3. .fogline/jars: the pinned jars of Kafka, Spark's connectors (s3: a client of S3, a Java compiler; tests: clients of AMQP and
 #    Eclipse Hono too), by Ivy, checked against their sha256; .fogline/jars/spark.jsa: an archive of Spark's classes;
 #    s3: .fogline/jars/s3/fogline-log-store.jar, compiled from cloud/java
-# 4. tests: node_modules of tests/contracts/foreign (an AMQP client, a Kafka client with the CloudEvents SDK), by npm, checked
-#    against their lock files
+# 4. tests: node_modules of tests/contracts/foreign (an AMQP client, a Kafka client with the CloudEvents SDK) and of
+#    tests/cloud/console/libraries (axe-core), by npm, checked against their lock files
 # 5. tests: .fogline/bin/cloudevents-go, a Kafka client with the CloudEvents SDK for Go, by go, checked against its go.sum
 #
 # Nothing outside the checkout changes but the system packages. What is done is noted by a digest of its inputs in
@@ -74,6 +74,7 @@ missing_packages_for_tests() {
     command -v npm >/dev/null || echo npm
     command -v go >/dev/null || echo golang-go
     command -v promtool >/dev/null || echo prometheus
+    command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || echo chromium
 }
 
 java_package() {
@@ -223,5 +224,6 @@ if [ -n "$for_tests" ]; then
     install_jars hono
     install_javascript tests/contracts/foreign/rhea
     install_javascript tests/contracts/foreign/cloudevents-js
+    install_javascript tests/cloud/console/libraries
     install_go tests/contracts/foreign/cloudevents-go
 fi

@@ -1,4 +1,4 @@
-"""A bridge, a gateway with a device, and the HTTP API in front of them, on real sockets."""
+"""A bridge, a gateway with a device, and the HTTP API with the operator's page in front of them, on real sockets."""
 
 import base64
 from contextlib import asynccontextmanager
@@ -8,6 +8,7 @@ import httpx
 from msgspec.structs import replace
 
 from fogline_cloud.api.api import Api
+from fogline_cloud.console.console import console_routes
 from fogline_cloud.settings import ApiSettings
 from fogline_lab.line.line import commandable
 from fogline_lab.waiting import until_not
@@ -29,7 +30,8 @@ class Served:
 async def api(line, port=None, *, auth=None, verify=True, **settings):
     """The API in front of a bridge on `port`, once it has read what Kafka has."""
     operator = replace(line.cloud.operator, bridge=f"127.0.0.1:{port or line.port}")
-    made = Api(replace(line.cloud, operator=operator, api=ApiSettings(**{"listen": "127.0.0.1:0", **settings})))
+    settings_of_api = ApiSettings(**{"listen": "127.0.0.1:0", **settings})
+    made = Api(replace(line.cloud, operator=operator, api=settings_of_api), console_routes)
     host, bound = await made.start()
     scheme = "https" if settings.get("tls") else "http"
 

@@ -6,6 +6,7 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
+from e2e.console_client import log_in, visitor
 from e2e.http_api import COMMANDS, SWITCH, api, basic
 from fogline.amqp.driver import connect
 from fogline.amqp.engine import Engine
@@ -23,6 +24,7 @@ from fogline_lab.amqp import End, within
 from fogline_lab.credentials.authority_folder import HERE, PASSWORD
 from fogline_lab.line.line import serving
 from fogline_lab.line.secure_line import secure
+from fogline_lab.waiting import until_not
 
 LIMIT_S = 60
 DEVICE = '[[device]]\nname = "lock-*"\ngateways = ["gw-2"]\n'
@@ -121,6 +123,24 @@ async def test_event_stream_and_requests_of_a_deleted_user_end(guarded):
             following = asyncio.ensure_future(anext(others))
             assert not following.done()
             following.cancel()
+
+
+@pytest.mark.fault("S9")
+@pytest.mark.parametrize("how", ["deleted", "changed"])
+async def test_session_at_the_page_ends_with_the_user_or_the_password(guarded, how):
+    line, site, _ = guarded
+    async with serving(line), api(line) as found, visitor(found) as alice, visitor(found) as bob:
+        for each, user in ((alice, "alice"), (bob, "bob")):
+            assert (await log_in(each, user)).status_code == 303
+        withdraw(site, how)
+
+        async def may_read() -> bool:
+            return (await alice.get("/console/devices")).status_code == 200
+
+        await until_not(may_read, "the session does not end")
+        refused = await alice.get("/console/devices")
+        assert (refused.status_code, refused.headers["location"]) == (303, "/console/login?next=%2Fconsole%2Fdevices")
+        assert (await bob.get("/console/devices")).status_code == 200
 
 
 async def read_to_end(stream: httpx.Response) -> None:

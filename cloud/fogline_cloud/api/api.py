@@ -3,10 +3,11 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import msgspec
+from starlette.routing import Route
 
 from fogline.errors import Misconfigured
 from fogline.message import Message
@@ -42,19 +43,28 @@ FILES_S = 5.0
 STOP_S = 5.0
 """The time that the thread that reads Kafka gets to end. One that waits for Kafka for longer ends with the process."""
 
+Pages = Callable[[CloudSettings, ApiContext], Sequence[Route]]
+"""Makes the routes of pages that are served beside the API."""
+
 _log = logging.getLogger("fogline.api")
+
+
+def no_pages(_settings: CloudSettings, _context: ApiContext) -> Sequence[Route]:
+    """Serve the API alone."""
+    return ()
 
 
 class Api:
     """One API process. Call `start`, then `close`, both on the event loop."""
 
-    def __init__(self, settings: CloudSettings) -> None:
+    def __init__(self, settings: CloudSettings, pages: Pages = no_pages) -> None:
         self._settings = settings
         self._clients = KafkaClients(settings.kafka)
         self._loop = asyncio.get_running_loop()
         self._access = _access(settings)
         self.context = self._make_context()
-        self._server = HttpServer(make_app(self.context), settings.api.tls, settings.api.max_connections, self._on_refused)
+        app = make_app(self.context, pages(settings, self.context))
+        self._server = HttpServer(app, settings.api.tls, settings.api.max_connections, self._on_refused)
         self._metrics: MetricsServer | None = None
         self.metrics_address = ""
         self._files: asyncio.TimerHandle | None = None
@@ -187,9 +197,9 @@ def _access(settings: CloudSettings) -> ReadAgain[Permissions] | None:
     return ReadAgain(partial(read_permissions, path), [path], loosened)
 
 
-async def run_api(settings: CloudSettings, on_ready: Callable[[str, int], None]) -> None:
+async def run_api(settings: CloudSettings, on_ready: Callable[[str, int], None], pages: Pages = no_pages) -> None:
     """Serve until SIGINT or SIGTERM. `on_ready` gets host and port. Raises `Misconfigured`."""
-    api, stop, loop = Api(settings), asyncio.Event(), asyncio.get_running_loop()
+    api, stop, loop = Api(settings, pages), asyncio.Event(), asyncio.get_running_loop()
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, stop.set)
     answer_sigusr1()

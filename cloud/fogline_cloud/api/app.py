@@ -1,6 +1,7 @@
 """The routes of the API, and its problems."""
 
 import logging
+from collections.abc import Sequence
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -24,10 +25,10 @@ from fogline_cloud.api.stream_route import StreamRoute
 _log = logging.getLogger("fogline.api")
 
 
-def make_app(context: ApiContext) -> ASGIApp:
-    """Return the application."""
+def make_app(context: ApiContext, pages: Sequence[Route] = ()) -> ASGIApp:
+    """Return the application. `pages`: further routes, which are not part of the API."""
     handlers = {Problem: _on_problem, Poison: _on_poison, HTTPException: _on_http, Exception: _on_error}
-    app = Starlette(routes=routes_of(context), exception_handlers=handlers)
+    app = Starlette(routes=[*routes_of(context), *pages], exception_handlers=handlers)
     app.router.redirect_slashes = False  # an address with a further slash is another one, and none of ours
     return conforming(_counting(app, context))
 

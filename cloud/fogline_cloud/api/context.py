@@ -52,15 +52,15 @@ class ApiContext:
     streams: int = 0
     stopping: bool = False
 
-    async def user(self, request: Request) -> User:
-        """Return the user of a request. Raises `Problem`."""
+    async def user(self, request: Request, authorization: str | None = None) -> User:
+        """Return the user of a request. `authorization`: in place of that header. Raises `Problem`."""
         if self.stopping:
             raise not_at_present("the API is stopping")
-        self._check_origin(request)
+        self.check_origin(request)
         address = "" if request.client is None else request.client.host
-        return await self.logins.user(request.headers.get("authorization"), address)
+        return await self.logins.user(authorization or request.headers.get("authorization"), address)
 
-    def _check_origin(self, request: Request) -> None:
+    def check_origin(self, request: Request) -> None:
         """Raise `Problem` (403) for a request that another web site's page makes in the browser of a user."""
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
         if origin is not None and origin.partition("://")[2] != host:

@@ -2,6 +2,7 @@
 
 import asyncio
 import heapq
+from collections.abc import Callable
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,7 +15,7 @@ from fogline_cloud.api import requests
 from fogline_cloud.api.context import ApiContext
 from fogline_cloud.api.problems import Problem, of_poison
 from fogline_cloud.devices.device_facts import facts_of
-from fogline_cloud.devices.device_filter import DeviceFilter, read_filter
+from fogline_cloud.devices.device_filter import read_filter
 from fogline_cloud.devices.device_search import TURN, matching_names
 from fogline_cloud.devices.device_table import DeviceEntry
 
@@ -40,14 +41,14 @@ class DeviceRoutes:
         except Poison as error:
             raise of_poison(error) from None
         context.require_records()
-        found = await self._next(user.principal, after, wanted, most + 1)
+        found = await self.select(user.principal, lambda each: each.name > after and wanted.matches(each), most + 1)
         next_name = found[most - 1].name if len(found) > most else None
         body = {"devices": [facts_of(each) for each in found[:most]], "next": next_name}
         return Response(requests.as_json(body), media_type=JSON)
 
-    async def _next(self, principal: Principal, after: str, wanted: DeviceFilter, most: int) -> list[DeviceEntry]:
-        """Return the next devices by name. Other requests have their turn meanwhile."""
-        names = await matching_names(self._context.devices, lambda each: each.name > after and wanted.matches(each))
+    async def select(self, principal: Principal, matches: Callable[[DeviceEntry], bool], most: int) -> list[DeviceEntry]:
+        """Return the first devices by name that match and that a user may read. Other requests have their turn meanwhile."""
+        names = await matching_names(self._context.devices, matches)
         found: list[DeviceEntry] = []
         for number in range(len(names)):
             if number % TURN == 0:

@@ -8,6 +8,8 @@ from fogline.process.console.command_line import announce
 from fogline.process.files.tls_files import require_tls
 from fogline_cloud.api.api import run_api
 from fogline_cloud.cli.common import add_command, add_group
+from fogline_cloud.console.console import console_routes
+from fogline_cloud.console.rendering import ROOT
 from fogline_cloud.settings import load
 
 EXAMPLE = """\
@@ -31,5 +33,10 @@ def run_run(arguments: argparse.Namespace) -> int:
     settings = load(arguments.config)
     require_tls(settings.api.tls, "api.tls", insecure_dev=arguments.insecure_dev)
     scheme = "http" if settings.api.tls is None else "https"
-    asyncio.run(run_api(settings, lambda host, port: announce(ready="api", url=f"{scheme}://{host}:{port}")))
+
+    def ready(host: str, port: int) -> None:
+        url = f"{scheme}://{host}:{port}"
+        announce(ready="api", url=url, console=f"{url}{ROOT}")
+
+    asyncio.run(run_api(settings, ready, console_routes))
     return 0

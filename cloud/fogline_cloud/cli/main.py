@@ -22,6 +22,7 @@ COMMANDS = {
     "dead": ("fogline_cloud.cli.tables.dead", "events that no parser could read"),
     "table": ("fogline_cloud.cli.tables.table", "maintain the tables"),
     "sink": ("fogline_cloud.cli.tables.sink", "fill databases with the tables"),
+    "console": ("fogline_cloud.cli.operators.console", "print the address of the operator's page"),
     "command": ("fogline_cloud.cli.operators.command", "send commands to devices"),
     "device": ("fogline_cloud.cli.operators.device", "list and change the registry of devices"),
     "ledger": ("fogline_cloud.cli.tables.ledger", "prove that no event is lost or duplicated"),

@@ -5,8 +5,10 @@
 `apsw_connection`: apsw as sqlite3
 `ble`: Bluetooth without a radio
 `bridge`: doubles of a bridge
+`browser`: Debian's Chromium
 `clock`: clocks that a test sets
 `commands`: a command port without a journal
+`console_site`: a tenant whose operators have a page
 `cpu_quota`: a process with a share of one CPU
 `credentials`: certificates and passwords
 `device`: doubles of devices

@@ -5,6 +5,7 @@
 `command_cancel`: `fogline command cancel`
 `command_group`: `fogline command send --where` and `fogline command group`
 `command_send`: `fogline command send`
+`console`: `fogline console`
 `device`: `fogline device`
 `operator_link`: the bridge that operators' commands use
 """

@@ -1,0 +1,115 @@
+"""The operator's page: its routes, each behind the guard."""
+
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from fogline_cloud.api import requests
+from fogline_cloud.api.context import ApiContext
+from fogline_cloud.api.problems import Problem
+from fogline_cloud.console.device_pages import DevicePages
+from fogline_cloud.console.guard import Guard, Viewer
+from fogline_cloud.console.rendering import LOGIN, ROOT, Rendering, next_of, secured
+from fogline_cloud.console.static_files import ROUTE, serve_file
+from fogline_cloud.settings import CloudSettings
+
+Handler = Callable[[Request, Viewer], Awaitable[Response]]
+ENTRIES = {f"{ROOT}/devices": "Devices"}
+"""The menu: address and name of each page."""
+
+
+class Console:
+    """The operator's page of one API process."""
+
+    def __init__(self, settings: CloudSettings, context: ApiContext) -> None:
+        self.guard = Guard(context, tls=settings.api.tls is not None)
+        self._context = context
+        self._rendering = Rendering(ENTRIES)
+        self._devices = DevicePages(context, self._rendering)
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        devices = self._devices
+        return [
+            Route(ROOT, self._guarded(self._home), methods=["GET"]),
+            Route(LOGIN, self._open(self._ask), methods=["GET"]),
+            Route(LOGIN, self._open(self._log_in), methods=["POST"]),
+            Route(f"{ROOT}/logout", self._guarded(self._log_out), methods=["POST"]),
+            Route(ROUTE, self._open(serve_file), methods=["GET"]),
+            Route(f"{ROOT}/devices", self._guarded(devices.listing), methods=["GET"]),
+            Route(f"{ROOT}/devices.csv", self._guarded(devices.csv), methods=["GET"]),
+            Route(f"{ROOT}/{{rest:path}}", self._guarded(self._miss), methods=["GET"]),
+        ]
+
+    def _guarded(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        """Return the handler for users who are logged in."""
+
+        async def serve(request: Request) -> Response:
+            viewer = None
+            try:
+                viewer = await self.guard.viewer(request)
+                return secured(await handler(request, viewer))
+            except Problem as problem:
+                return self._rendering.problem(request, viewer, problem)
+
+        return serve
+
+    def _open(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        """Return the handler for anyone."""
+
+        async def serve(request: Request) -> Response:
+            try:
+                return secured(await handler(request))
+            except Problem as problem:
+                return self._rendering.problem(request, None, problem)
+
+        return serve
+
+    async def _home(self, request: Request, _: Viewer) -> Response:
+        requests.allow(request)
+        return RedirectResponse(next(iter(ENTRIES)), 303)
+
+    async def _miss(self, request: Request, _: Viewer) -> Response:
+        raise Problem(404, f"there is no page {request.url.path}")
+
+    async def _ask(self, request: Request) -> Response:
+        requests.allow(request, "next")
+        return self._login_page(request, next_of(request.query_params.get("next", "")))
+
+    async def _log_in(self, request: Request) -> Response:
+        fields = await self.guard.login_form(request)
+        where, name = next_of(fields.get("next", "")), fields.get("name", "").strip()
+        response = RedirectResponse(where, 303)
+        try:
+            await self.guard.log_in(request, response, name, fields.get("password", ""))
+        except Problem as problem:
+            if problem.status not in (401, 503):
+                raise
+            return self._login_page(request, where, name, problem)
+        return response
+
+    def _login_page(self, request: Request, where: str, name: str = "", problem: Problem | None = None) -> Response:
+        page = Response()
+        values = {
+            "next": where,
+            "name": name,
+            "why": "" if problem is None else str(problem),
+            "passwords": self._context.logins.has_passwords,
+            "token": self.guard.login_token(request, page),
+        }
+        response = self._rendering.page("login.html", request, None, 200 if problem is None else problem.status, **values)
+        response.raw_headers += [each for each in page.raw_headers if each[0] == b"set-cookie"]
+        return response
+
+    async def _log_out(self, request: Request, viewer: Viewer) -> Response:
+        await self.guard.form(request, viewer)
+        response = RedirectResponse(LOGIN, 303)
+        self.guard.log_out(request, response)
+        return response
+
+
+def console_routes(settings: CloudSettings, context: ApiContext) -> list[Route]:
+    """Return the routes of the operator's page beside those of the API."""
+    return Console(settings, context).routes()

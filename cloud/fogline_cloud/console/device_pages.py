@@ -1,0 +1,98 @@
+"""The pages of devices: the fleet, and each device."""
+
+import asyncio
+import csv
+import io
+from collections.abc import AsyncIterator
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from fogline.process.kernel_clock import wall_clock_ms
+from fogline_cloud.api import requests
+from fogline_cloud.api.context import ApiContext
+from fogline_cloud.api.device_routes import DeviceRoutes
+from fogline_cloud.console.device_query import SILENT, DeviceSearch, read_search
+from fogline_cloud.console.guard import Viewer
+from fogline_cloud.console.rendering import ROOT, Rendering
+from fogline_cloud.devices.device_facts import facts_of
+from fogline_cloud.devices.device_table import MAX_DEVICES, DeviceEntry
+
+SHOWN = 50
+"""Devices on one page."""
+TURN = 200
+"""Lines of a CSV that are made in one turn of the event loop."""
+COLUMNS = ("device", "type", "gateways", "last_seen", "firmware", "tags")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+class DevicePages:
+    """The handlers."""
+
+    def __init__(self, context: ApiContext, rendering: Rendering) -> None:
+        self._context = context
+        self._rendering = rendering
+        self._devices = DeviceRoutes(context)
+
+    async def listing(self, request: Request, viewer: Viewer) -> Response:
+        """Show the devices that match, by name."""
+        requests.allow(request, *DeviceSearch.__struct_fields__)
+        search = read_search(request.query_params)
+        found = await self._found(search, viewer, SHOWN + 1)
+        shown = found[:SHOWN]
+        return self._rendering.page(
+            "devices.html",
+            request,
+            viewer,
+            search=search,
+            silences=SILENT,
+            devices=shown,
+            now_ms=wall_clock_ms(),
+            first=_address(search, "") if search.after else None,
+            next=_address(search, shown[-1].name) if len(found) > SHOWN else None,
+            csv=f"{ROOT}/devices.csv?{urlencode(search.parameters())}",
+        )
+
+    async def csv(self, request: Request, viewer: Viewer) -> Response:
+        """Send all devices that match as CSV (RFC 4180)."""
+        requests.allow(request, *DeviceSearch.__struct_fields__)
+        found = await self._found(read_search(request.query_params), viewer, MAX_DEVICES)
+        headers = {"content-disposition": 'attachment; filename="devices.csv"'}
+        return StreamingResponse(_lines(found), headers=headers, media_type="text/csv; charset=utf-8; header=present")
+
+    async def _found(self, search: DeviceSearch, viewer: Viewer, most: int) -> list[DeviceEntry]:
+        wanted, now_ms = search.filter(), wall_clock_ms()
+        self._context.require_records()
+
+        def matches(device: DeviceEntry) -> bool:
+            return device.name > search.after and wanted.matches(device) and search.is_silent(device, now_ms)
+
+        return await self._devices.select(viewer.principal, matches, most)
+
+
+def _address(search: DeviceSearch, after: str) -> str:
+    return f"{ROOT}/devices?{urlencode(search.parameters(after))}"
+
+
+async def _lines(devices: list[DeviceEntry]) -> AsyncIterator[str]:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(COLUMNS)
+    for number, device in enumerate(devices, 1):
+        facts = facts_of(device)
+        facts["gateways"] = " ".join(facts["gateways"])
+        facts["tags"] = " ".join(f"{name}={value}" for name, value in facts["tags"].items())
+        writer.writerow([_cell(facts[name]) for name in COLUMNS])
+        if number % TURN == 0:
+            yield text.getvalue()
+            text.seek(0)
+            text.truncate()
+            await asyncio.sleep(0)
+    yield text.getvalue()
+
+
+def _cell(value: object) -> str:
+    """Return a text that a spreadsheet takes for a text: it would compute one that begins like a formula."""
+    text = "" if value is None else str(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text

@@ -1,0 +1,134 @@
+"""The operator's page in Debian's Chromium: each page by eye, keyboard and screen reader, and with hostile names."""
+
+import os
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from cloud.console.console_pages import ACCESS, AXE, DEVICE, MARK, USERS, addresses, fill
+from fogline_cloud.console.console import Console
+from fogline_lab.browser import BrowserWindow, chromium
+from fogline_lab.console_site import ConsoleSite
+from fogline_lab.credentials.authority_folder import PASSWORD
+
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+@pytest.fixture(scope="module")
+def site(kafka, tmp_path_factory) -> Iterator[ConsoleSite]:
+    folder = tmp_path_factory.mktemp("console")
+    with ConsoleSite(kafka.bootstrap, f"console{os.getpid()}", folder, USERS, ACCESS) as made:
+        made.run(fill(made))
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as made:
+        yield made
+
+
+@pytest.fixture
+def window(site, browser):
+    """A window in which root is logged in."""
+    made = BrowserWindow(browser, site.url)
+    made.log_in("root", PASSWORD)
+    yield made
+    made.close()
+
+
+def pages(site) -> list[str]:
+    return addresses(Console(site.line.cloud, site.api.context))
+
+
+def test_log_in_by_the_form_leads_to_the_page_that_was_asked_for_and_log_out_ends_it(site, browser):
+    window = BrowserWindow(browser, site.url)
+    page = window.page
+    page.goto("/console/devices?name=lamp")
+    assert "/console/login" in page.url
+    page.get_by_label("Name").fill("alice")
+    page.get_by_label("Password").fill("wrong")
+    page.get_by_role("button", name="Log in").click()
+    assert "wrong user name or password" in page.get_by_role("alert").inner_text()
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    assert page.url.endswith("/console/devices?name=lamp")
+    assert page.evaluate("document.cookie") == ""
+    page.get_by_role("button", name="Log out").click()
+    page.goto("/console/devices")
+    assert "/console/login" in page.url
+    assert window.faults == []
+    window.close()
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)])
+def test_every_page_is_usable_in_both_themes_at_both_widths(site, browser, theme, width):
+    """Without serious findings of axe, a request to elsewhere, an error of a script, or a line that is too wide."""
+    source = AXE.read_text("utf-8")
+    window = BrowserWindow(browser, site.url, width=width, theme=theme)
+    window.page.goto("/console/login")
+    findings = {"/console/login": window.axe(source)}
+    window.log_in("root", PASSWORD)
+    for address in pages(site):
+        if address not in findings:
+            window.page.goto(address)
+            findings[address] = window.axe(source)
+            wide = window.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            findings[address] += [f"{wide} pixels too wide"] if wide > 0 else []
+            assert window.page.locator("h1").count() == 1, f"{address} has no one heading"
+    assert {address: found for address, found in findings.items() if found} == {}
+    assert window.faults == []
+    window.close()
+
+
+def test_hostile_names_are_text_on_every_page(site, window):
+    page = window.page
+    for address in pages(site):
+        page.goto(address)
+        if "/login" in address:
+            continue
+        assert page.evaluate("document.querySelectorAll('body script, body img, body iframe, body [onerror]').length") == 0, (
+            address
+        )
+        text = page.evaluate("document.body.textContent")
+        assert MARK in text, f"{address} does not show what the devices sent"
+        assert CONTROL.findall(text) == [], f"{address} shows characters that do not print"
+        assert len(text) < 60_000, f"{address} shows all of a long text"
+    assert window.faults == []
+
+
+def test_a_device_is_found_by_keyboard_alone(window):
+    page = window.page
+    page.goto("/console/devices")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "name"
+    page.keyboard.type(DEVICE)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/devices?name=*")
+    page.get_by_role("link", name=DEVICE).focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/devices/{DEVICE}")
+
+
+def test_times_are_those_of_the_reader_with_utc_beside_them(window):
+    window.page.goto("/console/devices")
+    shown = window.page.locator("time").first.inner_text()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\)", shown)
+    here, utc = re.findall(r" (\d\d):(\d\d):", shown)
+    assert (int(here[0]) * 60 + int(here[1]) - int(utc[0]) * 60 - int(utc[1])) % 1440 == 330  # Asia/Kolkata is UTC+5:30
+
+
+def test_the_page_works_without_scripts(site, browser):
+    window = BrowserWindow(browser, site.url, scripts=False)
+    window.log_in("root", PASSWORD)
+    page = window.page
+    page.goto("/console/devices")
+    page.get_by_label("Name").fill(DEVICE)
+    page.get_by_role("button", name="Search").click()
+    assert page.get_by_role("link", name=DEVICE).count() == 1
+    assert " UTC" in page.locator("time").first.inner_text()
+    window.close()
