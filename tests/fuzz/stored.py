@@ -18,6 +18,8 @@ from fogline_cloud.bridge.commands.replies import reply_message
 from fogline_cloud.cli.administration.audit import row_of
 from fogline_cloud.commands.record import CommandRecord, apply_reply, audit_of, decode_record, encode
 from fogline_cloud.commands.registry import Registry
+from fogline_cloud.flows.deployed.loaded_parsers import LoadedParsers
+from fogline_cloud.flows.deployed.trial import TrialParsers
 from fogline_cloud.flows.parsers import installed
 from fogline_cloud.flows.sandbox.task_parsers import TaskParsers
 from fogline_cloud.flows.sandbox.time_limit import TimeLimit
@@ -132,7 +134,8 @@ class Flow:
             names=["topic", "partition", "offset", "ingested", "value", "headers"],
         )
         with self._limit as limit:  # each record is asked for anew: nothing is remembered of a slow parser
-            parsers = TaskParsers(installed(), limit, 1 << 30, ())
+            loaded = LoadedParsers(dict(installed()))
+            parsers = TrialParsers(TaskParsers(loaded.parsers, limit, 1 << 30, ()), loaded)
             rows = decide_batch(batch, self._plan, MicroBatch("main", "uuid", 4), chooser({}), parsers)
         assert rows.num_rows == 1
         (outcome,) = rows.column("outcome").to_pylist()

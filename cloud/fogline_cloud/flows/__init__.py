@@ -1,6 +1,7 @@
 """The Spark flow: keeps raw records in a Delta table, and parses them once, into two Delta tables and the derived topics.
 
 `cluster`: a flow on a cluster: its environment, its start, its executors
+`deployed`: parsers that their teams deploy
 `driver`: drives Spark
 `job`: the running flow
 `parsers`: the parser plugins

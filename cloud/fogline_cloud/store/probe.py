@@ -36,7 +36,7 @@ def check_store(settings: CloudSettings) -> None:
 
 
 def _check(settings: CloudSettings, where: str, url: str) -> None:
-    store = _client(settings, url)
+    store = object_client(settings, url)
     path = f"{_FOLDER}/{uuid.uuid4()}"
     try:
         obstore.list(store, prefix=_FOLDER).collect()
@@ -55,7 +55,8 @@ def _check(settings: CloudSettings, where: str, url: str) -> None:
     raise _without_put_if_absent(where, "does not obey")
 
 
-def _client(settings: CloudSettings, url: str) -> S3Store:
+def object_client(settings: CloudSettings, url: str) -> S3Store:
+    """Return a client for the objects below a URL. Raises `Misconfigured` for keys that cannot be read."""
     parts, store = urlsplit(url), settings.store
     options: Any = client_options(store, keys_of(settings))  # its type names each key
     return S3Store(

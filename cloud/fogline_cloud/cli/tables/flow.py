@@ -186,6 +186,7 @@ def _facts(progress: "Progress") -> dict[str, Any]:
         "outcomes": progress.outcomes,
         "seconds": round(progress.seconds, 3),
         "events_per_s": round(progress.events / progress.seconds) if progress.seconds else 0,
+        **({"returned": progress.returned} if progress.returned else {}),
     }
 
 

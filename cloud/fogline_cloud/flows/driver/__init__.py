@@ -4,6 +4,7 @@
 `checkpoint`: state of Spark's checkpoint folder
 `class_archive`: writes an archive of Spark's classes, with which a flow starts sooner
 `commit`: the four steps of a micro-batch, in the driver
+`deployments`: chooses the deployed parsers of each micro-batch
 `key_cache`: copies of key files on the driver's disk
 `metrics`: the metrics and the health of a flow
 `parsed_sink`: the sink of the parsing query

@@ -28,6 +28,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 
 from fogline.tracing.spans import ExportSpans
+from fogline_cloud.flows.driver.deployments import Deployments
 from fogline_cloud.flows.driver.probation import Probation
 from fogline_cloud.flows.driver.retried_task import with_children
 from fogline_cloud.flows.driver.spark_failure import repeated
@@ -43,6 +44,7 @@ from fogline_cloud.flows.tables.schema import EventOutcome
 from fogline_cloud.flows.tables.table_log import file_sizes
 from fogline_cloud.flows.worker import tasks
 from fogline_cloud.flows.worker.cross_gateway_dedup import KafkaPosition
+from fogline_cloud.flows.worker.parse import Plan
 from fogline_cloud.flows.worker.parse_spans import parse_spans
 from fogline_cloud.flows.worker.tasks import Derived, StagedFiles, Suspects
 from fogline_cloud.settings import SharedSettings
@@ -55,13 +57,14 @@ EARLY = timedelta(days=2)
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """One finished micro-batch. `outcomes`: events by outcome."""
+    """One finished micro-batch. `outcomes`: events by outcome. `returned`: deployed parsers from which the flow went back."""
 
     batch: int
     events: int
     readings: int
     outcomes: dict[str, int]
     seconds: float
+    returned: list[str] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,8 @@ class MicroBatchCommitter:
     """Takes micro-batches through the four steps, one after the other.
 
     `slots`: returns the number of tasks that run at once, which changes as a cluster's executors come and go.
-    `export`: takes the spans of committed rows, if `task.tracing` is set.
+    `export`: takes the spans of committed rows, if `task.tracing` is set. `deployments`: chooses the deployed parsers of each
+    micro-batch; without it, those of `task` count.
     """
 
     spark: SparkSession
@@ -82,6 +86,7 @@ class MicroBatchCommitter:
     slots: Callable[[], int]
     probation: Probation = field(default_factory=Probation)
     export: ExportSpans | None = None
+    deployments: Deployments | None = None
 
     def process(self, raw: DataFrame, batch: MicroBatch, *, decided: bool) -> Progress:
         """Take one micro-batch through every step that is left. `decided`: its rows are in `events` already."""
@@ -89,7 +94,8 @@ class MicroBatchCommitter:
         derived = repeated(partial(self._land, raw, batch, decided=decided))
         outcomes = dict(sorted(derived.outcomes.items()))
         events, seconds = sum(derived.outcomes.values()), monotonic() - begun
-        return Progress(batch.number, events, derived.readings, outcomes, seconds)
+        returned = [] if self.deployments is None else self.deployments.take_returned()
+        return Progress(batch.number, events, derived.readings, outcomes, seconds, returned)
 
     def _land(self, raw: DataFrame, batch: MicroBatch, *, decided: bool) -> Derived:
         if decided or self.events.newest(batch) >= batch.number:  # a former try may have done step 2
@@ -106,10 +112,11 @@ class MicroBatchCommitter:
 
     def _parse_and_commit(self, raw: DataFrame, batch: MicroBatch) -> Derived:
         begun_ns = time_ns()
-        plan = msgspec.structs.replace(self.task.plan, in_child=self.probation.parsers)
-        stage = partial(_stage, msgspec.structs.replace(self.task, plan=plan), batch)
+        stage = partial(_stage, msgspec.structs.replace(self.task, plan=self._plan()), batch)
         staged = collected(raw.coalesce(self.slots()).mapInArrow(stage, tasks.REPLY))
         self.probation.landed({*staged.killers})
+        if self.deployments is not None:
+            self.deployments.landed(staged.trials)
         if staged.replayed or staged.shared:
             staged = joined([staged, *self._deduplicated(staged, batch)])
         # After reading: if a topic was created again meanwhile, the offsets of these records belong to another topic.
@@ -123,6 +130,14 @@ class MicroBatchCommitter:
         if self.export is not None:
             self.export(parse_spans(derived.traced, batch.flow, (begun_ns, committed_ns)))
         return derived
+
+    def _plan(self) -> Plan:
+        """Return the plan of a micro-batch: all of its tasks have the same parsers, also those that Spark repeats."""
+        plan = msgspec.structs.replace(self.task.plan, in_child=self.probation.parsers)
+        if self.deployments is None:
+            return plan
+        deployed = msgspec.structs.replace(plan.deployed, set=self.deployments.current())
+        return msgspec.structs.replace(plan, deployed=deployed)
 
     def _deduplicated(self, staged: StagedFiles, batch: MicroBatch) -> list[StagedFiles]:
         """Compare rows that may be duplicates with the table and with the rest of the batch. Returns files to commit."""

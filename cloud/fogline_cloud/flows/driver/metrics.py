@@ -25,7 +25,7 @@ class FlowMetrics:
         self._clients = clients
         self._batch_seconds = Histogram()
         self._events: Counter[str] = Counter()
-        self._readings = self._batches = self._failed_maintenance = 0
+        self._readings = self._batches = self._failed_maintenance = self._returned = 0
         self._last_commit = 0.0
         self._offsets: Offsets = {}
         self._raw_offsets: Offsets = {}
@@ -43,6 +43,7 @@ class FlowMetrics:
         self._batches += 1
         self._events.update(progress.outcomes)
         self._readings += progress.readings
+        self._returned += len(progress.returned)
         self._batch_seconds.observe(progress.seconds)
         self._last_commit = time.time()
 
@@ -80,6 +81,7 @@ class FlowMetrics:
         yield Sample("fogline_flow_readings_total", self._readings)
         yield Sample("fogline_flow_batch_seconds", self._batch_seconds)
         yield Sample("fogline_flow_maintenance_failed", self._failed_maintenance)
+        yield Sample("fogline_flow_parsers_returned_total", self._returned)
         yield Sample("fogline_flow_last_commit_timestamp_seconds", self._last_commit)
         yield Sample("fogline_flow_raw_records_total", self._raw_records)
         yield Sample("fogline_flow_raw_last_commit_timestamp_seconds", self._last_raw_commit)

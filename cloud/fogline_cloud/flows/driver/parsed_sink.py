@@ -5,7 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from fogline.tracing.spans import ExportSpans
+from fogline_cloud.flows.deployed.parser_log import ParserLog
 from fogline_cloud.flows.driver.commit import MicroBatchCommitter, Progress
+from fogline_cloud.flows.driver.deployments import Deployments
 from fogline_cloud.flows.driver.key_cache import key_files_of
 from fogline_cloud.flows.driver.plan import plan_of
 from fogline_cloud.flows.driver.session import parsing_slots
@@ -78,13 +80,13 @@ class ParsedSink:
 
     def begin(self, owner: Owner, topic_ids: TopicIds) -> None:
         """Take micro-batches of this owner from now on."""
-        flow = self._settings.flow
+        flow, plan = self._settings.flow, plan_of(self._settings)
         self._committer = MicroBatchCommitter(
             spark=self._spark,
             events=self._events,
             readings=self._readings,
             task=WorkerTask(
-                plan=plan_of(self._settings),
+                plan=plan,
                 events=self._tables.events,
                 readings=self._tables.readings,
                 kafka=with_content(self._settings.kafka),
@@ -96,6 +98,7 @@ class ParsedSink:
             ids=IdIndex(self._tables.events, self._key_files),
             slots=lambda: parsing_slots(self._spark.sparkContext.defaultParallelism, flow),
             export=self._export,
+            deployments=Deployments(ParserLog(self._settings), f"flow {owner.name}", plan.deployed.set),
         )
 
     def resume(self, bounds: Bounds) -> Positions:

@@ -3,7 +3,6 @@
 import msgspec
 from pyspark import TaskContext
 
-from fogline_cloud.flows.parsers import installed
 from fogline_cloud.flows.worker.parse import Plan
 
 
@@ -12,4 +11,4 @@ def with_children(plan: Plan) -> Plan:
     context = TaskContext.get()
     if context is None or not context.attemptNumber():
         return plan
-    return msgspec.structs.replace(plan, in_child=frozenset(installed()))
+    return msgspec.structs.replace(plan, in_child=plan.deployed.names())

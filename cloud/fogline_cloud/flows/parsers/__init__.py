@@ -78,9 +78,10 @@ Rules for parsers:
 `zigbee2mqtt`: states of Zigbee devices
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from importlib.metadata import entry_points
+from types import MappingProxyType
 
 import msgspec
 
@@ -167,14 +168,17 @@ def essence(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def parser_name(content_type: str, overrides: Mapping[str, str]) -> str | None:
+def parser_name(
+    content_type: str, overrides: Mapping[str, str], deployed: Mapping[str, str] = MappingProxyType({})
+) -> str | None:
     """Return the name of the parser for a content type, `None` if there is none.
 
-    `overrides` (`checked_overrides`) come first, then the default choice, then the suffixes `+json` and `+cbor`.
+    `overrides` (`checked_overrides`) come first, then the default choice, then `deployed` parsers, then the suffixes `+json`
+    and `+cbor`.
     """
     kind = essence(content_type)
     by_suffix = "json" if is_json_type(kind) else "cbor" if kind.endswith("+cbor") else None
-    return overrides.get(kind) or _DEFAULTS.get(kind) or by_suffix
+    return overrides.get(kind) or _DEFAULTS.get(kind) or deployed.get(kind) or by_suffix
 
 
 def wants_isolation(parser: Parser) -> bool:
@@ -194,10 +198,14 @@ def installed() -> Mapping[str, Parser]:
     return found
 
 
-def checked_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
-    """Return `[flow.parsers]` with normalised content types. Raises `Misconfigured` if a parser is not installed."""
+def checked_overrides(overrides: Mapping[str, str], deployed: Collection[str] = ()) -> dict[str, str]:
+    """Return `[flow.parsers]` with normalised content types. Raises `Misconfigured` if a parser is not there.
+
+    `deployed`: names of parsers beside the installed ones.
+    """
+    there = {*installed(), *deployed}
     for content_type, name in (*overrides.items(), *_DEFAULTS.items()):
-        if name not in installed():
-            known = ", ".join(sorted(installed())) or "none"
+        if name not in there:
+            known = ", ".join(sorted(there)) or "none"
             raise Misconfigured(f'[flow.parsers] "{content_type}" = "{name}": no such parser is installed (installed: {known})')
     return {essence(content_type): name for content_type, name in overrides.items()}

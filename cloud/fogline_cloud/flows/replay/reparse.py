@@ -24,7 +24,7 @@ CHANGED = STORED.append(pa.field(WAS, pa.string())).append(
 )
 """Columns of the result."""
 CHANGED_DDL = f"{WAS} STRING, {DIFFERENCES} ARRAY<STRUCT<metric: STRING, change: STRING>>"
-_FROM_PARSER = ("outcome", "reason", "detail", "parser", "parse_us", "readings", "size_bytes", "data")
+_FROM_PARSER = ("outcome", "reason", "detail", "parser", "parser_digest", "parse_us", "readings", "size_bytes", "data")
 _COMPARED = ("outcome", "reason", "parser")
 _NOT_OF_A_RUN = MicroBatch("", "", 0)
 

@@ -125,6 +125,7 @@ DECIDED = (
         "the parts of the body that the parser did not understand, null if there are none",
     ),
     Column("parser", "STRING", "name of the parser that ran; null if none ran"),
+    Column("parser_digest", "STRING", "SHA-256 of the wheel of a deployed parser; null if an installed one ran"),
     Column("parse_us", "BIGINT", "time that the parser took, in microseconds"),
     Column("readings", READINGS_TYPE, "values that the parser returned, in its order; ordinal counts from 0"),
 )

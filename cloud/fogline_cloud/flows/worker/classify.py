@@ -61,6 +61,7 @@ class EventRow(NamedTuple):
     reason: str | None = None
     detail: str | None = None
     parser: str | None = None
+    parser_digest: str | None = None
     parse_us: int | None = None
     readings: Sequence[CheckedReading] = ()
 
@@ -106,8 +107,8 @@ def read_record(raw: Raw, tenant: str, choose: Choose) -> ReadRecord | EventRow:
     return ReadRecord(event, first, times, result=_NO_PARSER) if name is None else ReadRecord(event, first, times, name)
 
 
-def row_of(record: ReadRecord, result: ParseResult) -> EventRow:
-    """Return the row of a readable record."""
+def row_of(record: ReadRecord, result: ParseResult, digest: str | None = None) -> EventRow:
+    """Return the row of a readable record. `digest`: of the parser's wheel, if it is a deployed one."""
     event = record.event
     numbered = bool(event.stream)
     return EventRow(  # by position, because names take three times as long
@@ -133,6 +134,7 @@ def row_of(record: ReadRecord, result: ParseResult) -> EventRow:
         result.reason,
         result.detail,
         record.parser or None,
+        digest,
         result.parse_us if record.parser else None,
         result.readings,
     )

@@ -1,6 +1,7 @@
 """One pass of parsing over Arrow batches, from columns `KAFKA_RECORD` to those of table `events`, in a worker."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, pairwise
 
@@ -8,8 +9,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fogline_cloud.flows.parsers import MAX_READINGS, installed
-from fogline_cloud.flows.parsers.ble.keys import NO_KEYS, DeviceKeys, keyed
+from fogline_cloud.flows.deployed.loaded_parsers import DeployedParsers, load_parsers
+from fogline_cloud.flows.deployed.trial import TrialParsers
+from fogline_cloud.flows.deployed.trial_report import TrialReport
+from fogline_cloud.flows.parsers import MAX_READINGS
+from fogline_cloud.flows.parsers.ble.keys import NO_KEYS, DeviceKeys
 from fogline_cloud.flows.sandbox.parser_runner import EARLIEST_NS, LATEST_NS
 from fogline_cloud.flows.sandbox.task_parsers import TaskParsers
 from fogline_cloud.flows.sandbox.time_limit import TimeLimit
@@ -26,7 +30,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of parsing. `limit_s`: CPU time per event. `parsers` and `rules`: of `parser_choice.chooser`.
 
     `memory_bytes`: memory that parsers may take. `in_child`: names of the parsers that run in a child process. `max_readings`:
-    largest number of readings of one event.
+    largest number of readings of one event. `deployed`: parsers beside the installed ones.
     """
 
     tenant: str
@@ -37,26 +41,37 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int = 1 << 30
     in_child: frozenset[str] = frozenset()
     max_readings: int = MAX_READINGS
+    deployed: DeployedParsers = DeployedParsers()
+
+
+@dataclass
+class ParserNotes:
+    """What a task notes of its parsers. `killers`: the names of those that ended their process."""
+
+    killers: set[str] = field(default_factory=set)
+    trials: list[TrialReport] = field(default_factory=list)
 
 
 def parse(
-    plan: Plan, batch: MicroBatch, records: Iterable[pa.RecordBatch], killers: set[str] | None = None
+    plan: Plan, batch: MicroBatch, records: Iterable[pa.RecordBatch], notes: ParserNotes | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one task's records. `killers` gets the names of parsers that ended their process.
+    """Yield the rows of one task's records. `notes` gets what is to note of the parsers.
 
     Must run in the main thread of its process, because the time limit needs it.
     """
+    loaded = load_parsers(plan.deployed, plan.keys, plan.memory_bytes)
     with TimeLimit(plan.limit_s) as limit:
-        parsers = TaskParsers(keyed(installed(), plan.keys), limit, plan.memory_bytes, plan.in_child, plan.max_readings)
-        choose = chooser(plan.parsers, plan.rules)
+        parsers = TrialParsers(TaskParsers(loaded.parsers, limit, plan.memory_bytes, plan.in_child, plan.max_readings), loaded)
+        choose = chooser(plan.parsers, plan.rules, plan.deployed.set.content_types)
         for each in records:
             yield decide_batch(each, plan, batch, choose, parsers)
-        if killers is not None:
-            killers |= parsers.killers
+        if notes is not None:
+            notes.killers |= parsers.killers
+            notes.trials += parsers.reports()
 
 
 def decide_batch(
-    records: pa.RecordBatch, plan: Plan, batch: MicroBatch, choose: Choose, parsers: TaskParsers
+    records: pa.RecordBatch, plan: Plan, batch: MicroBatch, choose: Choose, parsers: TrialParsers
 ) -> pa.RecordBatch:
     """Return the rows of some records."""
     values = records.column("value")
@@ -83,11 +98,16 @@ def decide_batch(
     return pa.RecordBatch.from_arrays([columns[field.name].cast(field.type) for field in STORED], schema=STORED)
 
 
-def _rows(read: Sequence[ReadRecord | EventRow], parsers: TaskParsers) -> Iterator[EventRow]:
+def _rows(read: Sequence[ReadRecord | EventRow], parsers: TrialParsers) -> Iterator[EventRow]:
     to_parse = [(each.parser, each.event) for each in read if isinstance(each, ReadRecord) and each.result is None]
     results = iter(parsers.results(to_parse))
     for each in read:
-        yield each if isinstance(each, EventRow) else row_of(each, each.result or next(results))
+        if isinstance(each, EventRow):
+            yield each
+        elif each.result is not None:
+            yield row_of(each, each.result)
+        else:
+            yield row_of(each, *next(results))
 
 
 def within_calendar(times: pa.Array) -> pa.Array:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import translate
+from types import MappingProxyType
 from urllib.parse import parse_qsl
 
 from fogline.errors import Misconfigured
@@ -17,10 +18,14 @@ Choose = Callable[[Event], str | None]
 _ATTRIBUTES = ("content_type", "subject", "device", "type", "adapter")
 
 
-def chooser(by_content_type: Mapping[str, str], rules: Sequence[ParserRuleSettings] = ()) -> Choose:
-    """Return the choice by checked settings (`checked_overrides`, `checked_rules`)."""
+def chooser(
+    by_content_type: Mapping[str, str],
+    rules: Sequence[ParserRuleSettings] = (),
+    deployed: Mapping[str, str] = MappingProxyType({}),
+) -> Choose:
+    """Return the choice by checked settings (`checked_overrides`, `checked_rules`), and then by deployments."""
     if not rules:
-        return lambda event: parser_name(event.content_type, by_content_type)
+        return lambda event: parser_name(event.content_type, by_content_type, deployed)
     compiled = [(_matcher(rule), rule.parser) for rule in rules]
     with_properties = any(rule.properties for rule in rules)
 
@@ -28,7 +33,7 @@ def chooser(by_content_type: Mapping[str, str], rules: Sequence[ParserRuleSettin
     def choose(properties: str, content_type: str, *others: str) -> str | None:
         given, extra = (essence(content_type), *others), dict(parse_qsl(properties))
         by_rule = (parser for matches, parser in compiled if matches(given, extra))
-        return next(by_rule, None) or parser_name(content_type, by_content_type)
+        return next(by_rule, None) or parser_name(content_type, by_content_type, deployed)
 
     def of_event(event: Event) -> str | None:
         properties = event.properties or "" if with_properties else ""

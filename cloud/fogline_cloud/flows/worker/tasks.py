@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fogline.events.identity import Dedup
+from fogline_cloud.flows.deployed.trial_report import TrialReport
 from fogline_cloud.flows.tables.batch import File, MicroBatch
 from fogline_cloud.flows.tables.files import FileWriter, TableFolder, read_rows
 from fogline_cloud.flows.tables.schema import MEASURED, STORED, EventOutcome, conformed
 from fogline_cloud.flows.worker.cross_gateway_dedup import COMPARED, Rules, with_verdicts
 from fogline_cloud.flows.worker.derive import count_readings, derived_records, reading_rows
-from fogline_cloud.flows.worker.parse import Plan, parse
+from fogline_cloud.flows.worker.parse import ParserNotes, Plan, parse
 from fogline_cloud.flows.worker.parse_spans import MAX_TRACED, TracedRow, traced_rows
 from fogline_cloud.flows.worker.publish import publish
 from fogline_cloud.settings import Scalar, SharedSettings, Strategy
@@ -33,6 +34,7 @@ class StagedFiles(msgspec.Struct, frozen=True):
     replayed: list[File] = []  # to compare with the table first: a gateway may have sent them before
     shared: list[File] = []  # to compare with the table first: other gateways may have sent them too
     killers: list[str] = []  # parsers that ended their process
+    trials: list[TrialReport] = []  # of deployed parsers
 
 
 class Suspects(msgspec.Struct, frozen=True):
@@ -105,14 +107,15 @@ def stage_records(task: WorkerTask, batch: MicroBatch, records: Iterable[pa.Reco
     certain = RowWriter(task)
     replayed = FileWriter(task.events, MEASURED["events"], below=contested_folder(batch))
     shared = FileWriter(task.events, MEASURED["events"], below=contested_folder(batch))
-    killers: set[str] = set()
+    notes = ParserNotes()
     with certain, replayed, shared:
-        for rows in parse(task.plan, batch, records, killers):
+        for rows in parse(task.plan, batch, records, notes):
             may_be_replayed, may_be_shared = contested(rows, rules)
             replayed.add(rows.filter(may_be_replayed))
             shared.add(rows.filter(may_be_shared))
             certain.add(rows.filter(pc.invert(pc.or_(may_be_replayed, may_be_shared))))
-        yield reply(StagedFiles(*certain.close(), replayed.close(), shared.close(), sorted(killers)))
+        files = *certain.close(), replayed.close(), shared.close()
+        yield reply(StagedFiles(*files, sorted(notes.killers), notes.trials))
 
 
 def contested(rows: pa.RecordBatch, rules: Rules) -> tuple[pa.Array, pa.Array]:

@@ -322,6 +322,7 @@ _MEANINGS = {  # Meaning by name, for each part of a process and each type. A pa
         "batches": "micro-batches finished",
         "events outcome": "events written to the table, by outcome",
         "readings": "readings written to the table",
+        "parsers_returned": "times that the flow went back from a deployed parser to the former one",
     },
     ("flow", _HISTOGRAM): {"batch_seconds": "time that a micro-batch took"},
 }
