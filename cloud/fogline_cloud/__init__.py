@@ -11,6 +11,8 @@
 `console`: the operator's page
 `device_address`: the device that a message is about
 `devices`: the registry of devices
+`fleet`: the fleet over time: who is heard, silent, late
+`fleet_settings`: settings of what is expected of the fleet
 `flows`: the Spark flow
 `frames`: tables and topics as Spark DataFrames
 `kafka`: clients, topics, rights and records of Kafka

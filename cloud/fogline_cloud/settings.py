@@ -14,6 +14,7 @@ from fogline.installed import credential
 from fogline.process.files.settings_file import load_settings
 from fogline.process.files.tls_files import TlsSettings, resolve_tls
 from fogline.tracing.settings import TracingSettings, resolve_tracing
+from fogline_cloud.fleet_settings import FleetSettings
 from fogline_cloud.kafka.connection_settings import resolve_files
 from fogline_cloud.sink_settings import SinkSettings, resolve_sinks
 
@@ -309,6 +310,7 @@ class CloudSettings(_Strict, frozen=True, kw_only=True):
     flow: FlowSettings = msgspec.field(default_factory=FlowSettings)
     store: StoreSettings = msgspec.field(default_factory=StoreSettings)
     tables: TablesSettings = msgspec.field(default_factory=TablesSettings)
+    fleet: FleetSettings = msgspec.field(default_factory=FleetSettings)
     sinks: dict[Identifier, SinkSettings] = msgspec.field(default_factory=dict)
     """Databases to fill, by the sinks' names."""
     operator: OperatorSettings = msgspec.field(default_factory=OperatorSettings)

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from fogline_cloud.flows.tables.schema import EVENTS, RAW, READINGS, Column
+from fogline_cloud.flows.tables.schema import EVENTS, FLEET, RAW, READINGS, Column
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "columns.md"
 
-_TABLES = {"events": EVENTS, "readings": READINGS, "raw": RAW}
+_TABLES = {"events": EVENTS, "readings": READINGS, "raw": RAW, "fleet": FLEET}
 _HEAD = """\
 # Columns
 

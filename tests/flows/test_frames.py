@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,10 @@ from pyspark.sql import functions as F
 
 from flows.tenant_flow import Flow
 from fogline_cloud import frames
+from fogline_cloud.fleet.fleet_table import fleet_of
+from fogline_cloud.flows.tables.files import TableFolder
+from fogline_cloud.settings import CloudSettings, FlowSettings
+from fogline_lab.flow_table import FlowTable
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebooks" / "readings.ipynb"
 START = datetime(2026, 1, 2, 3, 0, tzinfo=UTC)
@@ -43,12 +47,12 @@ def test_event_time_is_the_time_of_the_device_within_bounds(flow: Flow, make_eve
         "ahead": START + frames.AHEAD,
         "behind": START - frames.BEHIND,
     }
-    for function in (frames.readings, frames.events, frames.fleet):
+    for function in (frames.readings, frames.events, frames.metadata):
         assert event_times(function(flow.spark, flow.settings)) == expected, function.__name__
     wider = frames.readings(flow.spark, flow.settings).withColumn("event_time", frames.event_time(ahead=timedelta(days=1)))
     assert event_times(wider)["ahead"] == START + timedelta(days=1)
     assert frames.raw(flow.spark, flow.settings).count() == len(times)
-    for function in (frames.readings, frames.events, frames.fleet, frames.raw):
+    for function in (frames.readings, frames.events, frames.metadata, frames.raw):
         batch, stream = (function(flow.spark, flow.settings, streaming=each) for each in (False, True))
         assert stream.isStreaming
         assert stream.schema == batch.schema
@@ -78,6 +82,24 @@ def test_a_device_in_the_year_2099_does_not_make_the_readings_of_others_late(flo
     count()
 
     assert counted == {"right": 2, "ahead": 1}
+
+
+def test_fleet_has_the_counts_of_all_events_also_of_those_that_came_after_the_last_maintenance(spark, folder: Path):
+    settings = CloudSettings(tenant="t", flow=FlowSettings(tables=str(folder)))
+    events = FlowTable("events", TableFolder(str(folder / "events")))
+
+    def counted() -> list[tuple[Any, ...]]:
+        return sorted(map(tuple, frames.fleet(spark, settings).select("day", "device", "events").collect()))
+
+    days = [date(2026, 1, 5), date(2026, 1, 6)]
+    events.append(7, days[0])
+    expected = [(days[0], f"d-{n}", 2 if n < 2 else 1) for n in range(5)]
+    assert counted() == expected, "there is no table fleet yet"
+    fleet_of(settings, days[1]).update()
+    assert counted() == expected
+    events.append(1, days[1])
+    events.append(1, days[0])
+    assert counted() == [*expected[:3], (days[0], "d-3", 2), expected[4], (days[1], "d-2", 1)]
 
 
 def test_the_notebook_runs(flow: Flow, make_event, folder: Path, monkeypatch: pytest.MonkeyPatch):

@@ -21,6 +21,7 @@ COMMANDS = {
     "flow": ("fogline_cloud.cli.tables.flow", "write the tables from raw events with Spark"),
     "dead": ("fogline_cloud.cli.tables.dead", "events that no parser could read"),
     "table": ("fogline_cloud.cli.tables.table", "maintain the tables"),
+    "fleet": ("fogline_cloud.cli.tables.fleet", "ask about all devices over time"),
     "sink": ("fogline_cloud.cli.tables.sink", "fill databases with the tables"),
     "console": ("fogline_cloud.cli.operators.console", "print the address of the operator's page"),
     "command": ("fogline_cloud.cli.operators.command", "send commands to devices"),

@@ -8,18 +8,19 @@
 `reader_notes`: notes what streams have read of the tables
 `windows`: aggregates by time that late events, replays and deletions reach
 
-`readings`, `events` and `raw` are the Delta tables (docs/reference/columns.md). `fleet` is the metadata of every event from its
-topic, at least once. Each function takes the session, so that it works with a notebook's own.
+`readings`, `events`, `raw` and `fleet` are the Delta tables (docs/reference/columns.md). `metadata` is that of every event from
+its topic, at least once. Each function takes the session, so that it works with a notebook's own.
 
 Rows of events and readings have a column `event_time` for watermarks. The function of that name makes it with other bounds:
 `readings(spark).withColumn("event_time", event_time(ahead=timedelta(hours=1)))`.
 """
 
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyspark.sql import Column as SparkColumn
@@ -28,21 +29,19 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 from pyspark.sql.streaming import StreamingQuery
 
 from fogline.errors import Misconfigured
+from fogline_cloud.fleet.buckets import AHEAD, BEHIND
+from fogline_cloud.fleet.fleet_table import fleet_of
 from fogline_cloud.flows.driver.session import start_session
 from fogline_cloud.flows.driver.spark_kafka_options import spark_options
-from fogline_cloud.flows.tables.files import TableFolder, tables_in
+from fogline_cloud.flows.tables.files import TableFolder, Tables, tables_in
+from fogline_cloud.flows.tables.schema import FLEET, arrow_schema, ddl
 from fogline_cloud.flows.tables.table_log import TableLog
-from fogline_cloud.flows.worker.derive import FLEET
+from fogline_cloud.flows.worker.derive import EVENT_METADATA
 from fogline_cloud.frames.reader_notes import reader_notes
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import CloudSettings, load
 from fogline_cloud.store.options import storage_of
-
-AHEAD = timedelta(minutes=5)
-"""Largest time by which a device's clock may be ahead of its gateway's before `event_time` is cut."""
-BEHIND = timedelta(days=7)
-"""Largest time by which a reading may be older than its arrival at the gateway before `event_time` is cut."""
 
 Config = CloudSettings | Path | str
 """The settings, or the path of their file (`cloud.toml`)."""
@@ -92,11 +91,30 @@ def raw(spark: SparkSession, config: Config = "cloud.toml", *, streaming: bool =
     return _table(spark, config, "raw", streaming=streaming)
 
 
-def fleet(spark: SparkSession, config: Config = "cloud.toml", *, streaming: bool = False) -> DataFrame:
-    """Return the metadata of every event, without bodies, from the fleet topic: at least once. `readings` is their number."""
+def fleet(spark: SparkSession, config: Config = "cloud.toml") -> DataFrame:
+    """Return table `fleet`: the events of each device, counted by day, gateway and more (docs/fleet.md).
+
+    Days of which `events` has changed since maintenance counted them are counted now.
+    """
+    settings = _settings(config)
+    _folder(settings, "events")
+    found = fleet_of(settings, datetime.now(UTC).date()).counted_since()
+    columns = ddl(FLEET)
+    days = [date.fromisoformat(day) for day in found.days]
+    parts = zip(days, found.days.values(), strict=True)
+    counted = [rows.append_column("day", pa.repeat(pa.scalar(day), len(rows))) for day, rows in parts]
+    now = spark.createDataFrame(pa.concat_tables([arrow_schema(FLEET).empty_table(), *counted]), columns)
+    if found.version is None:
+        return now
+    kept = spark.read.format("delta").option("versionAsOf", found.version).load(_tables(settings).fleet.path)
+    return kept.where(~F.col("day").isin(days)).unionByName(now)
+
+
+def metadata(spark: SparkSession, config: Config = "cloud.toml", *, streaming: bool = False) -> DataFrame:
+    """Return the metadata of every event, without bodies, from their topic: at least once. `readings` is their number."""
     settings = _settings(config)
     topics.require([topics.fleet(settings.tenant)], KafkaClients(settings.kafka).topics())
-    columns = ", ".join(f"`{column.name}` {column.type}" for column in FLEET)
+    columns = ddl(EVENT_METADATA)
     options = {
         **spark_options(settings.kafka),
         "kafka.isolation.level": "read_committed",
@@ -128,9 +146,13 @@ def _with_event_time(rows: DataFrame) -> DataFrame:
     return rows.withColumn("event_time", event_time())
 
 
+def _tables(settings: CloudSettings) -> Tables:
+    return tables_in(settings.flow.tables, storage_of(settings))
+
+
 def _folder(settings: CloudSettings, table: str) -> TableFolder:
     """Return the folder of a table. Raises `Misconfigured` if the table is missing."""
-    folder: TableFolder = getattr(tables_in(settings.flow.tables, storage_of(settings)), table)
+    folder: TableFolder = getattr(_tables(settings), table)
     with suppress(DeltaError, OSError):  # Spark may know more kinds of folders than delta-rs
         if not DeltaTable.is_deltatable(folder.uri, folder.storage):
             off = ". With [flow] raw_days = 0 it makes no such table" if table == "raw" and not settings.flow.raw_days else ""

@@ -1,17 +1,18 @@
 """Removes what the tables hold about one device, day by day, while the flow goes on.
 
 A row of `events` keeps its positions in Kafka and at the gateway, so that the ledger still balances; everything that the device
-sent or that names it becomes null, and its outcome is `forgotten`. Rows of `readings` and `raw` are deleted.
+sent or that names it becomes null, and its outcome is `forgotten`. Rows of `readings`, `raw` and `fleet` are deleted.
 """
 
 from collections.abc import Callable
-from datetime import date
+from datetime import UTC, date, datetime
 
 import msgspec
 import pyarrow as pa
 from deltalake import QueryBuilder, write_deltalake
 
 from fogline.address import source_of
+from fogline_cloud.fleet.fleet_table import fleet_of
 from fogline_cloud.flows.tables.schema import EventOutcome, literal
 from fogline_cloud.maintenance.key_files import delete_unneeded_key_files
 from fogline_cloud.maintenance.maintain import existing
@@ -38,6 +39,8 @@ def forget(settings: CloudSettings, device: str, on_day: Callable[[ForgottenDay]
     """Forget a device. Returns the number of rows. Raises `Misconfigured`, or `Unreachable` if it should be tried again."""
     total = 0
     for name, folder in existing(settings).items():
+        if name == "fleet":
+            continue  # below
         table = MaintainedTable(name, folder)
         of_device = _DeviceRows(table, settings.tenant, device)
         for day in sorted({each for each, _ in table.files()}):
@@ -47,6 +50,11 @@ def forget(settings: CloudSettings, device: str, on_day: Callable[[ForgottenDay]
             total += rows
         if name == "events" and not dry_run:
             delete_unneeded_key_files(table, dry_run=False)  # they have the keys of the device's events
+    fleet = fleet_of(settings, datetime.now(UTC).date())
+    counted = fleet.count_of if dry_run else fleet.forget  # also days that `events` does not have any more
+    for of_day, rows in counted(settings.tenant, device).items():
+        on_day(ForgottenDay("fleet", of_day, rows))
+        total += rows
     return total
 
 

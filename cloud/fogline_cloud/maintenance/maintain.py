@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from fogline.errors import FoglineError
+from fogline_cloud.fleet.fleet_table import fleet_of
 from fogline_cloud.flows.tables.files import TableFolder, tables_in
 from fogline_cloud.maintenance.doubled import RECENT, undo_doubled
 from fogline_cloud.maintenance.key_files import delete_unneeded_key_files, files_without_keys, write_key_files
@@ -26,10 +27,10 @@ from fogline_cloud.store.options import storage_of
 
 
 class MaintenanceStep(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One finished step, or one to do. `before`, `after`: files of the day. `files`: number of written or deleted files."""
+    """One finished step, or one to do. `before`, `after`: files of the day. `files`: number of files or counted days."""
 
     table: str
-    step: str  # delete, compact, sort, index, unindex, vacuum or log
+    step: str  # count, delete, compact, sort, index, unindex, vacuum or log
     day: str = ""
     before: int = 0
     after: int = 0
@@ -43,6 +44,7 @@ class MaintenanceStep(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.failure:
             return f"{self.table}: {self.step}{days} failed: {self.failure}"
         done = {
+            "count": f"{self.files} days counted",
             "delete": f"rows{days} deleted",
             "compact": f"files{days} compacted: {self.before} -> {self.after or 'a few'}",
             "sort": f"files{days} sorted by device: {self.before} -> {self.after or 'a few'}",
@@ -54,23 +56,28 @@ class MaintenanceStep(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.table}: {done[self.step]} ({self.seconds:.1f} s)"
 
 
+_REQUIRED = ("events", "readings")
 OnStep = Callable[[MaintenanceStep], None]
 
 
 def existing(settings: CloudSettings) -> dict[str, TableFolder]:
-    """Return the folders of the tables to maintain, by name. `raw` is optional; the others must exist."""
+    """Return the folders of the tables to maintain, by name. `raw` and `fleet` are optional; the others must exist."""
     tables = tables_in(settings.flow.tables, storage_of(settings))
-    has_raw = False
-    with suppress(DeltaError, OSError):  # the other tables are in the same place, and report it
-        has_raw = DeltaTable.is_deltatable(tables.raw.uri, tables.raw.storage)
-    return {name: folder for name, folder in msgspec.structs.asdict(tables).items() if name != "raw" or has_raw}
+    found: dict[str, TableFolder] = {}
+    for name, folder in msgspec.structs.asdict(tables).items():
+        with suppress(DeltaError, OSError):  # the other tables are in the same place, and report it
+            if name in _REQUIRED or DeltaTable.is_deltatable(folder.uri, folder.storage):
+                found[name] = folder
+    return found
 
 
 def maintain(settings: CloudSettings, on_step: OnStep, now: datetime, *, dry_run: bool) -> bool:
     """Do every step that is due. A step that fails does not stop the others. Returns True if none failed."""
-    done: list[bool] = []
+    counting = _Run("fleet", on_step, dry_run=dry_run)
+    counting.count_fleet(settings, now)
+    done = [not counting.failures]
     for name, folder in existing(settings).items():
-        run = _Run(name, on_step, dry_run=dry_run)
+        run = _Run(name, on_step, dry_run=dry_run, may_delete=name != "events" or not counting.failures)
         try:
             with named():
                 run.every_step(MaintainedTable(name, folder), settings, now)
@@ -91,16 +98,17 @@ def _checked(table: MaintainedTable, rewrite: Callable[[], int]) -> int:
 class _Run:
     """The steps on one table."""
 
-    def __init__(self, table: str, on_step: OnStep, *, dry_run: bool) -> None:
+    def __init__(self, table: str, on_step: OnStep, *, dry_run: bool, may_delete: bool = True) -> None:
         self.failures = 0
+        self._may_delete = may_delete
         self._name = table
         self._on_step = on_step
         self._dry_run = dry_run
 
     def every_step(self, table: MaintainedTable, settings: CloudSettings, now: datetime) -> None:
         today = now.astimezone(UTC).date()
-        keep_days = settings.flow.raw_days if self._name == "raw" else settings.tables.keep_days
-        if isinstance(keep_days, int) and keep_days:
+        keep_days = {"raw": settings.flow.raw_days, "fleet": None}.get(self._name, settings.tables.keep_days)
+        if isinstance(keep_days, int) and keep_days and self._may_delete:
             first = today - timedelta(days=keep_days)
             if days := table.days_before(first):
                 self._do("delete", lambda: table.delete_before(first), day=f"{days[0]} to {days[-1]}")
@@ -126,6 +134,16 @@ class _Run:
         if table.vacuum_is_due(now):
             self._count("vacuum", lambda: table.vacuum(settings.tables.vacuum_days, now, dry_run=self._dry_run))
         self._count("log", lambda: table.expire_log(settings.tables.keep_commits, now, dry_run=self._dry_run))
+
+    def count_fleet(self, settings: CloudSettings, now: datetime) -> None:
+        """Bring table `fleet` up to date, before days of `events` are deleted."""
+        table = fleet_of(settings, now.astimezone(UTC).date())
+
+        def count() -> int:
+            with named():
+                return len(table.behind() if self._dry_run else table.update().days)
+
+        self._count("count", count)
 
     def failed(self, step: str, error: FoglineError, day: str = "") -> None:
         self.failures += 1

@@ -1,6 +1,7 @@
 """A table of the flow, to which tests commit as flow, replay, maintenance and users do: by delta-rs, without Spark."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -97,7 +98,8 @@ class FlowTable:
         self._open().create_checkpoint()
         system = self.folder.file_system()
         for version in range(before):
-            system.delete_file(f"_delta_log/{version:020}.json")
+            with suppress(FileNotFoundError):
+                system.delete_file(f"_delta_log/{version:020}.json")
 
     @property
     def version(self) -> int:

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 from fogline.errors import Unreachable
 from fogline_cloud.cli.main import main
+from fogline_cloud.fleet.fleet_table import FleetTable, fleet_of
 from fogline_cloud.flows.tables.batch import MicroBatch
 from fogline_cloud.flows.tables.readers import forget_reader, note_reader
 from fogline_cloud.maintenance import plan, table
@@ -107,6 +108,26 @@ def test_a_step_that_meets_other_commits_each_time_is_given_up(events, monkeypat
     monkeypatch.setattr(own.table.optimize.__class__, "compact", lose)
     with pytest.raises(Unreachable, match=r"events: other commits came first 8 times: try again later"):
         own.compact(joined)
+
+
+def test_rows_are_not_deleted_before_they_are_counted_for_the_fleet(settings, make_table, monkeypatch):
+    """Table `fleet` keeps their numbers for years; a day that was not counted would be lost for it."""
+    events, _ = make_table("events"), make_table("readings")
+    events.append(date(2025, 12, 1), "d-1", "d-2")
+    kept = msgspec.structs.replace(settings, tables=msgspec.structs.replace(settings.tables, keep_days=8))
+
+    def fail(*_):
+        raise Unreachable("the object store does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FleetTable, "update", fail)
+        assert not maintain(kept, lambda _: None, NOW, dry_run=False)
+    assert len(events.rows()) == 2
+    assert maintain(kept, lambda _: None, NOW, dry_run=False)
+    assert events.rows() == []
+    assert maintain(kept, lambda _: None, NOW, dry_run=False)
+    rows = fleet_of(kept, NOW.date()).current(["device", "events"]).to_pylist()
+    assert sorted(rows, key=repr) == [{"device": "d-1", "events": 1}, {"device": "d-2", "events": 1}]
 
 
 def test_rows_beyond_the_retention_are_deleted(events, run):
@@ -234,7 +255,8 @@ def test_command_maintains_the_tables_and_names_failures(events, make_table, set
 
     assert main(["table", "maintain", "--config", str(config), "--json"]) == 1
 
-    done, _, failed = map(msgspec.json.decode, capsys.readouterr().out.splitlines())
+    counted, done, _, failed = map(msgspec.json.decode, capsys.readouterr().out.splitlines())
+    assert (counted["table"], counted["step"], counted["files"]) == ("fleet", "count", 1)
     assert (done["step"], done["before"], done["after"]) == ("compact", 9, 1)
     assert failed["failure"].endswith("readings: there is no table: start the flow first")
     make_table("readings")

@@ -1,6 +1,7 @@
-"""Commands about the tables: the flow that writes them, dead events, parsers, the ledger.
+"""Commands about the tables: the flow that writes them, dead events, parsers, the ledger, the fleet.
 
 `dead`: `fogline dead`
+`fleet`: `fogline fleet`
 `flow`: `fogline flow`
 `flow_cluster`: `fogline flow archive` and `fogline flow submit-options`
 `flow_replay`: `fogline flow replay`

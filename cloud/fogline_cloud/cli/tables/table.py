@@ -33,7 +33,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     """Add the subcommands."""
     raw: dict[str, Any] = {"epilog": EXAMPLE, "formatter_class": argparse.RawDescriptionHelpFormatter}
     commands = add_group(groups, "table", "maintain the tables", description=__doc__, **raw)
-    about = "delete expired rows, join small files, delete unneeded files and old log entries; exit status 1 if a step failed"
+    about = "count new events, delete expired rows, join small files, delete unneeded files; exit status 1 if a step failed"
     run = add_command(commands, "maintain", run_maintain, about, **raw)
     run.add_argument("--dry-run", action="store_true", help="change nothing")
     run = add_command(commands, "forget", run_forget, "remove what the tables hold about a device", **raw)

@@ -48,6 +48,7 @@ class Tables(msgspec.Struct, frozen=True):
     events: TableFolder
     readings: TableFolder
     raw: TableFolder
+    fleet: TableFolder
 
 
 def tables_in(folder: str, storage: dict[str, str]) -> Tables:

@@ -2,7 +2,8 @@
 
 `events` holds one row per raw record, whatever its outcome. `readings` holds one row per parsed value. A row's position in
 Kafka is `(topic, partition, offset)`, at the gateway `(gateway, stream, sequence)`; `(source, id)` identifies the event.
-`raw` holds the raw records as they were read; `(topic_id, partition, offset)` identifies the row of a flow.
+`raw` holds the raw records as they were read; `(topic_id, partition, offset)` identifies the row of a flow. `fleet` counts the
+rows of `events` by day, device and more (`fogline_cloud.fleet`).
 """
 
 from collections.abc import Iterable
@@ -14,6 +15,8 @@ import pyarrow as pa
 READINGS_TYPE = "ARRAY<STRUCT<ordinal: INT, metric: STRING, value: DOUBLE, text: STRING, unit: STRING, time: TIMESTAMP>>"
 HEADERS_TYPE = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 PROPERTIES_TYPE = "MAP<STRING, STRING>"
+SIZES_TYPE = "ARRAY<STRUCT<at_most_bytes: BIGINT, events: BIGINT>>"
+DELAYS_TYPE = "ARRAY<STRUCT<at_most_ms: BIGINT, events: BIGINT>>"
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 READING = pa.struct(
     [
@@ -34,9 +37,12 @@ ARROW = {
     "DOUBLE": pa.float64(),
     "TIMESTAMP": _TIMESTAMP,
     "BINARY": pa.binary(),
+    "DATE": pa.date32(),
     READINGS_TYPE: pa.list_(READING),
     PROPERTIES_TYPE: pa.map_(pa.string(), pa.string()),
     HEADERS_TYPE: pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    SIZES_TYPE: pa.list_(pa.struct([("at_most_bytes", pa.int64()), ("events", pa.int64())])),
+    DELAYS_TYPE: pa.list_(pa.struct([("at_most_ms", pa.int64()), ("events", pa.int64())])),
 }
 
 
@@ -175,9 +181,43 @@ READINGS = (
     *_RUN,
 )
 
+FLEET_KEYS = (
+    _TENANT,
+    Column("device", "STRING", "name of the device; null: rows of `events` that no device sent, of which only events counts"),
+    Column("gateway", "STRING", "gateway that sent the events; null for an AMQP client"),
+    Column("lane", "STRING", "alarm, telemetry, bulk or reply; null for an AMQP client"),
+    Column("adapter", "STRING", "protocol of the device"),
+    Column("firmware", "STRING", "property firmware of the events; null if they had none"),
+    Column("parser", "STRING", "name of the parser that ran; null if none ran"),
+    Column("heard", "DATE", "UTC day on which the gateway got the events, at most day; a gateway may have been offline since"),
+)
+"""Columns of `fleet` that identify a row within its day."""
+
+FLEET = (
+    *FLEET_KEYS,
+    Column("events", "BIGINT", "number of events: rows of `events` that the row stands for"),
+    Column("ok", "BIGINT", "events with outcome ok"),
+    Column("skip", "BIGINT", "events with outcome skip"),
+    Column("slow", "BIGINT", "events with outcome slow"),
+    Column("dead", "BIGINT", "events with outcome dead"),
+    Column("duplicate", "BIGINT", "events with outcome duplicate"),
+    Column("bytes", "BIGINT", "sum of the bodies' sizes in bytes"),
+    Column("most_bytes", "BIGINT", "size of the largest body in bytes"),
+    Column(
+        "first", "TIMESTAMP", "time at which the gateway got the first one; `ingested` if its clock was not known to be right"
+    ),
+    Column("last", "TIMESTAMP", "the same of the last one"),
+    Column("delayed", "BIGINT", "events of which the delay is known: the gateway's clock was right"),
+    Column("most_delay_ms", "BIGINT", "largest delay, from the gateway's `recordedtime` to `ingested`, in milliseconds"),
+    Column("ahead", "BIGINT", "events whose own time is more than 5 minutes after `recordedtime`: the device's clock is wrong"),
+    Column("behind", "BIGINT", "events whose own time is more than 7 days before `recordedtime`"),
+    Column("sizes", SIZES_TYPE, "number of events by size of the body: steps of an eighth of a power of two"),
+    Column("delays", DELAYS_TYPE, "number of events by delay: steps from a second to 30 days"),
+    Column("day", "DATE", "UTC day of ingested; the partition column"),
+)
 
 TABLES = {"events": EVENTS, "readings": READINGS, "raw": RAW}
-"""Columns of each table."""
+"""Columns of each table that the flow writes."""
 
 
 def in_file(columns: tuple[Column, ...]) -> tuple[Column, ...]:
@@ -230,5 +270,6 @@ MEASURED = {
     "events": ("run", "batch", "ingested", "recordedtime", "stream", "sequence"),
     "readings": ("run", "batch", "time", "device"),
     "raw": ("run", "batch", "offset", "ingested"),
+    "fleet": ("device", "last"),
 }
 """Columns that the files of each table keep statistics of, so that queries can skip files."""

@@ -118,19 +118,19 @@ def canonical_records(events: pa.Table, tenant: str) -> Iterator[DerivedRecord]:
             yield DerivedRecord(topic, device.encode(), value, _JSON)
 
 
-FLEET = tuple(
+EVENT_METADATA = tuple(
     column for column in schema.in_file(schema.EVENTS) if column.name not in {"data", "readings", "detail", "properties"}
 )
 """Members of an entry of a fleet record, besides `readings`, the number of readings."""
 _Fleet = msgspec.defstruct(
-    "_Fleet", [*((column.name, Any, None) for column in FLEET), ("readings", Any, None)], omit_defaults=True, gc=False
+    "_Fleet", [*((column.name, Any, None) for column in EVENT_METADATA), ("readings", Any, None)], omit_defaults=True, gc=False
 )
 
 
 def _fleet(events: pa.Table, topic: str) -> Iterator[DerivedRecord]:
     """Yield the metadata of every event, without what its device sent. The key is the gateway."""
     counts = pc.list_value_length(events.column("readings")).to_pylist()
-    entries = map(_Fleet, *_columns(events, [column.name for column in FLEET]), counts)
+    entries = map(_Fleet, *_columns(events, [column.name for column in EVENT_METADATA]), counts)
     by_gateway: dict[str | None, list[Any]] = {}
     for gateway, each in zip(events.column("gateway").to_pylist(), entries, strict=True):
         by_gateway.setdefault(gateway, []).append(each)
