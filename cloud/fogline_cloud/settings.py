@@ -243,10 +243,12 @@ class TablesSettings(_Strict, frozen=True, kw_only=True):
 
 
 class OperatorSettings(_Strict, frozen=True, kw_only=True):
-    """`fogline command` and `fogline device` on an operator's machine, which needs no Kafka."""
+    """`fogline command`, `fogline device` and `fogline parser` on an operator's machine, which needs no Kafka."""
 
     bridge: str | None = None
     """Address of the bridge as `host:port`. Default: `bridge.listen`."""
+    api: str | None = None
+    """Address of the HTTP API, for example `https://fog.example:8443`. `fogline parser deploy` needs it."""
     user: str | None = None
     """User name at the bridge. Default: the certificate of `operator.tls` tells the name."""
     password_file: str | None = None

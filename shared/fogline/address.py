@@ -20,8 +20,9 @@ The AMQP addresses are the same for a bridge, a router and a broker:
 | `command_response/{tenant}/{reply_id}` | the bridge: the replies to an operator's commands |
 | `device/{tenant}`, `device/{tenant}/{device}` | an operator: changes of the registry of devices; the bridge: lists of them |
 | `telemetry/{tenant}/{device}`, `event/{tenant}/{device}` | any AMQP client: events of a device |
+| `parser/{tenant}/{parser}` | a deployer: that it deploys a parser, before the HTTP API does it |
 | `enroll/{tenant}/{gateway}` | a gateway: a certificate signing request; the bridge: the certificate |
-| none (a link without a target address) | as the last four, by the `to` of each message (anonymous relay) |
+| none (a link without a target address) | as the last five, by the `to` of each message (anonymous relay) |
 """
 
 import hashlib
@@ -200,6 +201,16 @@ class DeviceAddress(msgspec.Struct, frozen=True):
         return f"device/{self.tenant}/{self.device}".rstrip("/")
 
 
+class ParserAddress(msgspec.Struct, frozen=True):
+    """`parser/{tenant}/{parser}`."""
+
+    tenant: str
+    parser: str
+
+    def __str__(self) -> str:
+        return f"parser/{self.tenant}/{self.parser}"
+
+
 class EnrollAddress(msgspec.Struct, frozen=True):
     """`enroll/{tenant}/{gateway}`."""
 
@@ -220,7 +231,16 @@ class Relay(msgspec.Struct, frozen=True):
 
 
 Address = (
-    HelloAddress | IngestAddress | Control | CommandAddress | CommandResponse | DeviceAddress | Reports | EnrollAddress | Relay
+    HelloAddress
+    | IngestAddress
+    | Control
+    | CommandAddress
+    | CommandResponse
+    | DeviceAddress
+    | ParserAddress
+    | Reports
+    | EnrollAddress
+    | Relay
 )
 _ENDPOINTS = {"telemetry": "telemetry", "t": "telemetry", "event": "event", "e": "event"}
 _REPLY_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,256}", re.ASCII)
@@ -241,6 +261,8 @@ def parse_address(text: str) -> Address:  # noqa: PLR0911 - one for each kind
             return CommandResponse(tenant, "/".join(reply_id))
         case ["device", tenant, *device] if is_identifier(tenant) and _is_device(device):
             return DeviceAddress(tenant, _device(device))
+        case ["parser", tenant, parser] if is_identifier(tenant) and is_identifier(parser):
+            return ParserAddress(tenant, parser)
         case ["enroll", tenant, gateway] if is_identifier(tenant) and is_identifier(gateway):
             return EnrollAddress(tenant, gateway)
         case [endpoint, tenant, *device] if endpoint in _ENDPOINTS and is_identifier(tenant) and _is_device(device):

@@ -1,11 +1,13 @@
 """Deployed parsers in a worker's process: each gets its own modules, and a bad one leaves its events to the former one."""
 
+import io
 import json
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -13,6 +15,7 @@ from flows.deployments import ACME, deploy, parser_folder, reads
 from flows.record_batches import BATCH, of_events
 from fogline.errors import Poison
 from fogline.events.event import Event
+from fogline_cloud.flows.deployed import loaded_parsers, wheel
 from fogline_cloud.flows.deployed.loaded_parsers import DeployedParsers
 from fogline_cloud.flows.deployed.parser_log import ParserLog
 from fogline_cloud.flows.deployed.parser_set import Change, ParserSet, former_digest, with_parser, without_trial
@@ -330,8 +333,8 @@ def test_the_same_folder_makes_the_same_wheel_and_its_second_deployment_none(log
     first = deploy(log, folder)
     (folder / "acme_parser.py").touch()
     assert deploy(log, folder) == first
-    wheel = read_wheel(wheel_of(folder))
-    assert (wheel.parsers, wheel.modules) == ({"acme": "acme_parser:parse"}, {"acme_parser"})
+    found = read_wheel(wheel_of(folder))
+    assert (found.parsers, found.modules) == ({"acme": "acme_parser:parse"}, {"acme_parser"})
 
 
 @pytest.mark.parametrize(
@@ -341,6 +344,37 @@ def test_the_same_folder_makes_the_same_wheel_and_its_second_deployment_none(log
 def test_wheel_must_not_replace_modules_of_others(tmp_path: Path, module: str, why: str) -> None:
     with pytest.raises(Poison, match=f"is one of {why}"):
         read_wheel(wheel_of(parser_folder(tmp_path / "one", reads("one"), module=module)))
+
+
+def test_import_that_never_ends_leaves_all_events_to_the_former_parser(
+    worker: Worker, log: ParserLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loaded_parsers, "IMPORT_LIMIT_S", 0.5)
+    former = deploy(log, parser_folder(tmp_path / "one", reads("one")))
+    deploy(log, parser_folder(tmp_path / "two", "while True:\n    pass"))
+    (row,) = worker.rows(b"1")
+    assert (row["outcome"], row["parser_digest"]) == ("ok", former.digest)
+    assert is_refuted(worker.notes.trials[0])
+
+
+def test_wheel_has_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Poison, match="may have 4 MiB"):
+        read_wheel(bytes(wheel.MAX_WHEEL_BYTES + 1))
+    data = wheel_of(parser_folder(tmp_path / "one", f"{reads('one')}\n# {'x' * 1000}"))
+    for name, bound in (("MAX_UNPACKED_BYTES", 1000), ("MAX_FILES", 4)):
+        with monkeypatch.context() as patch:
+            patch.setattr(wheel, name, bound)
+            with pytest.raises(Poison, match="a wheel may have"):
+                read_wheel(data)
+
+
+@pytest.mark.parametrize("name", ["../outside.py", "/etc/outside.py", "pkg/native.so", "late.pth", "acme-1.data/scripts/x"])
+def test_wheel_with_a_file_that_is_none_of_a_parser_is_refused(tmp_path: Path, name: str) -> None:
+    made = io.BytesIO(wheel_of(parser_folder(tmp_path / "one", reads("one"))))
+    with ZipFile(made, "a") as archive:
+        archive.writestr(name, "")
+    with pytest.raises(Poison):
+        read_wheel(made.getvalue())
 
 
 @pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"x" * 100, json.dumps({}).encode()])

@@ -52,8 +52,18 @@ class ConsumerGrant(_Strict, frozen=True):
     devices: Patterns = msgspec.field(default_factory=lambda: ["*"])
 
 
+class DeployerGrant(_Strict, frozen=True):
+    """`[[deployer]]`: clients that deploy parsers, which the flow runs."""
+
+    name: Pattern
+    parsers: Patterns
+
+
 class AdminGrant(_Strict, frozen=True):
-    """`[[admin]]`: clients that may send every command, send and receive every event, and manage every device."""
+    """`[[admin]]`: clients that may send every command, send and receive every event, and manage every device.
+
+    They deploy no parsers, because that runs code.
+    """
 
     name: Pattern
 
@@ -98,6 +108,7 @@ class AccessFile(_Strict, frozen=True):
     service: list[ServiceGrant] = msgspec.field(default_factory=list)
     manager: list[ManagerGrant] = msgspec.field(default_factory=list)
     consumer: list[ConsumerGrant] = msgspec.field(default_factory=list)
+    deployer: list[DeployerGrant] = msgspec.field(default_factory=list)
     admin: list[AdminGrant] = msgspec.field(default_factory=list)
     device: list[DeviceBinding] = msgspec.field(default_factory=list)
     approval: list[ApprovalRule] = msgspec.field(default_factory=list)
@@ -153,6 +164,10 @@ class Permissions:
         if self._is_admin(client):
             return True
         return any(fnmatchcase(client, each.name) and _any(device, each.devices) for each in self._file.consumer)
+
+    def may_deploy(self, client: str, parser: str) -> bool:
+        """Return True if a client may deploy this parser. An admin may not, unless a `[[deployer]]` names it too."""
+        return any(fnmatchcase(client, each.name) and _any(parser, each.parsers) for each in self._file.deployer)
 
     def quota(self, kind: PrincipalKind, name: str) -> Quota | None:
         """Return the quota of a peer, if it has one."""

@@ -14,6 +14,7 @@ from fogline.address import (
     EnrollAddress,
     HelloAddress,
     IngestAddress,
+    ParserAddress,
     Relay,
     Reports,
     shard_of,
@@ -33,7 +34,7 @@ class Policy(msgspec.Struct, frozen=True):
     """The permissions of all principals. `gateways`: the known ones, `None` for any.
 
     `access` returns what `access.toml` says now. Without that file, every client may send all commands and
-    events, and receive all events.
+    events, and receive all events, and none may deploy a parser.
     """
 
     tenant: str
@@ -51,7 +52,7 @@ class Policy(msgspec.Struct, frozen=True):
 
         A gateway may act only for itself. `command` is the name of the command that is sent; "" for any.
         At a `CommandAddress`, `RECEIVE` reads commands: whoever may send them may. At a `DeviceAddress`, `RECEIVE` reads the
-        device; `SEND` sets it, or with `command` its desired state.
+        device; `SEND` sets it, or with `command` its desired state. At a `ParserAddress`, `SEND` deploys.
         """
         if not self.knows(principal) or subject.tenant != self.tenant:
             return False
@@ -95,10 +96,10 @@ class Policy(msgspec.Struct, frozen=True):
             case Reports(device=device):
                 receives = action is Action.RECEIVE
                 return access is None or (access.may_consume if receives else access.may_report)(name, device)
-            case Relay():
-                return action is Action.SEND
+            case ParserAddress(parser=parser):
+                return action is Action.SEND and access is not None and access.may_deploy(name, parser)
             case _:
-                return False
+                return isinstance(subject, Relay) and action is Action.SEND
 
     @staticmethod
     def _device_access(access: Permissions, name: str, action: Action, device: str, command: str) -> bool:

@@ -7,6 +7,7 @@
 `context`: the parts that the handlers share
 `desired_routes`: shows and replaces desired states
 `device_routes`: shows the registry of devices
+`documents`: what the OpenAPI document is made of
 `event_routes`: takes events of services
 `feed`: the latest states and readings
 `http_door`: accepts connections, and bounds TLS handshakes
@@ -14,6 +15,7 @@
 `http_server`: uvicorn with limits
 `logins`: the users that are logged in
 `openapi`: the OpenAPI document
+`parsers`: deployments of parsers
 `preconditions`: conditional requests
 `problems`: the problems that clients get
 `requests`: reads bodies and parameters

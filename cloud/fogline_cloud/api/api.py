@@ -36,6 +36,7 @@ from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.committed_records import CommittedRecord
 from fogline_cloud.kafka.consumer_thread import stuck_consumers
 from fogline_cloud.kafka.record_tail import RecordTail
+from fogline_cloud.parser_kit.deploying import ParserDeployments
 from fogline_cloud.settings import CloudSettings
 
 FILES_S = 5.0
@@ -92,6 +93,7 @@ class Api:
             commands=CommandIndex(settings.api.max_commands, self._on_command),
             feed=Feed(),
             devices=DeviceTable(),
+            deployments=ParserDeployments(settings),
             tail=RecordTail(self._clients, partitions, on_loop(self._on_records), on_loop(self._on_loaded)),
             max_streams=settings.api.max_streams,
         )

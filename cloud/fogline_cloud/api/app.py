@@ -18,6 +18,7 @@ from fogline_cloud.api.device_routes import DeviceRoutes
 from fogline_cloud.api.event_routes import EventRoutes
 from fogline_cloud.api.http_rules import conforming
 from fogline_cloud.api.openapi import document
+from fogline_cloud.api.parsers.parser_routes import ParserRoutes
 from fogline_cloud.api.problems import PROBLEM_JSON, Problem, of_poison
 from fogline_cloud.api.requests import as_json
 from fogline_cloud.api.stream_route import StreamRoute
@@ -36,6 +37,7 @@ def make_app(context: ApiContext, pages: Sequence[Route] = ()) -> ASGIApp:
 def routes_of(context: ApiContext) -> list[Route]:
     """Return the routes of all requests."""
     commands, devices, events = CommandRoutes(context), DeviceRoutes(context), EventRoutes(context)
+    parsers = ParserRoutes(context)
     desired, openapi = DesiredRoutes(context), as_json(document())
 
     async def serve_document(_: Request) -> Response:
@@ -61,6 +63,9 @@ def routes_of(context: ApiContext) -> list[Route]:
         Route("/v1/telemetry/{device}", events.telemetry, methods=["POST"]),
         Route("/v1/events/stream", StreamRoute(context), methods=["GET"]),
         Route("/v1/events/{device}", events.event, methods=["POST"]),
+        Route("/v1/parsers", parsers.listing, methods=["GET"]),
+        Route("/v1/parsers/{parser}", parsers.put, methods=["PUT"]),
+        Route("/v1/parsers/{parser}/rollback", parsers.roll_back, methods=["POST"]),
         Route("/livez", serve_life, methods=["GET"]),
         Route("/readyz", serve_health, methods=["GET"]),
         Route("/healthz", serve_health, methods=["GET"]),

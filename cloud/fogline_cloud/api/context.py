@@ -19,6 +19,7 @@ from fogline_cloud.api.problems import Problem, not_at_present
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.devices.device_table import DeviceTable
 from fogline_cloud.kafka.record_tail import RecordTail
+from fogline_cloud.parser_kit.deploying import ParserDeployments
 
 
 @dataclass(slots=True)
@@ -41,6 +42,7 @@ class ApiContext:
     feed: Feed
     tail: RecordTail
     devices: DeviceTable
+    deployments: ParserDeployments
     max_streams: int
     quotas: Quotas = field(default_factory=Quotas)
     counters: ApiCounters = field(default_factory=ApiCounters)

@@ -1,35 +1,18 @@
 """The OpenAPI 3.1 document of the API, served at `/openapi.json`. A test compares it with the routes. Pure."""
 
-from typing import Any
-
 from fogline.address import MAX_NAME_BYTES
 from fogline.commands.command import MAX_COMMAND_BYTES, MAX_NAME, NAME_PATTERN, CommandState
+from fogline_cloud.api.documents.parts import MOMENT, STRING, Json, in_json, object_of, operation, query, ref, string
+from fogline_cloud.api.parsers.parser_operations import PARSER_PATHS, PARSER_SCHEMAS
 from fogline_cloud.api.requests import MAX_KEY_CHARS, MAX_TYPE_CHARS, MIN_TTL_S
 from fogline_cloud.devices.desired import DEFAULT_COMMAND
 from fogline_cloud.devices.device_filter import MAX_TERMS
 
-Json = dict[str, Any]
-_PROBLEMS = {
-    400: "the request cannot be read, or a value is not allowed",
-    401: "no user name and password, or wrong ones",
-    403: "the user may not do this (access.toml)",
-    404: "the device, or the command, is not known here",
-    408: "the body did not come in time",
-    409: "the same key came with another body",
-    412: "the desired state has another version",
-    413: "the body is too big",
-    415: "the body has a content encoding",
-    422: "the gateway or the device cannot take this command",
-    429: "the user is over its quota; `Retry-After` says when to come again",
-    503: "not at present; `Retry-After` says when to come again",
-}
 _MAX_TTL_S = 604_800
 """The most that `commands.max_ttl_s` of a bridge can be: the bridge itself refuses a longer time."""
 _COMMAND = "#/components/schemas/Command"
-_STRING: Json = {"type": "string"}
-_MOMENT: Json = {"type": "string", "format": "date-time"}
 _STATE: Json = {"type": "string", "enum": [each.value for each in CommandState]}
-_ID: Json = {"name": "id", "in": "path", "required": True, "schema": _STRING}
+_ID: Json = {"name": "id", "in": "path", "required": True, "schema": STRING}
 _NAME: Json = {"type": "string", "maxLength": MAX_NAME, "pattern": f"^{NAME_PATTERN}$"}
 _DEVICE: Json = {
     "name": "device",
@@ -76,7 +59,8 @@ def document() -> Json:
             "/v1/telemetry/{device}": {"post": _send_event("sendTelemetry", "telemetry")},
             "/v1/events/{device}": {"post": _send_event("sendEvent", "an alarm")},
             "/v1/events/stream": {"get": _stream()},
-            "/livez": {"get": _open("live", "Whether this process answers", "text/plain", _STRING)},
+            **PARSER_PATHS,
+            "/livez": {"get": _open("live", "Whether this process answers", "text/plain", STRING)},
             "/readyz": {"get": _health("ready")},
             "/healthz": {"get": _health("health")},
             "/openapi.json": {"get": _open("openapi", "This document", "application/json", {"type": "object"})},
@@ -91,6 +75,7 @@ def document() -> Json:
                 "DesiredState": _desired_state(),
                 "Device": _device(),
                 "DeviceList": _page("devices", "Device"),
+                **PARSER_SCHEMAS,
                 "Reply": _reply(),
                 "Problem": _problem(),
             },
@@ -99,61 +84,56 @@ def document() -> Json:
     }
 
 
-def _operation(name: str, summary: str, parameters: list[Json], responses: Json, problems: tuple[int, ...]) -> Json:
-    found = {
-        str(status): {"description": _PROBLEMS[status], "content": {"application/problem+json": {"schema": _ref("Problem")}}}
-        for status in problems
-    }
-    return {"operationId": name, "summary": summary, "parameters": parameters, "responses": {**responses, **found}}
-
-
 def _send_command() -> Json:
-    location = {"Location": {"description": "the address of the command", "schema": _STRING}}
+    location = {"Location": {"description": "the address of the command", "schema": STRING}}
     created = {
-        "201": {**_json("it is written down; with `wait`, its verdict if that came in time", _COMMAND), "headers": location}
+        "201": {
+            **in_json("it is written down; with `wait`, its verdict if that came in time", _COMMAND),
+            "headers": location,
+        }
     }
     problems = (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 503)
     return {
-        **_operation("sendCommand", "Send a command", [_DEVICE, _WAIT, _KEY], created, problems),
-        "requestBody": {"required": True, "content": {"application/json": {"schema": _ref("CommandRequest")}}},
+        **operation("sendCommand", "Send a command", [_DEVICE, _WAIT, _KEY], created, problems),
+        "requestBody": {"required": True, "content": {"application/json": {"schema": ref("CommandRequest")}}},
     }
 
 
 def _list_commands() -> Json:
     parameters = [
-        _query("device", _STRING, "only commands for this device"),
-        _query("state", _STATE, "only commands in this state"),
-        _query("since", _MOMENT, "only commands that were accepted since then"),
+        query("device", STRING, "only commands for this device"),
+        query("state", _STATE, "only commands in this state"),
+        query("since", MOMENT, "only commands that were accepted since then"),
         *_paging("commands"),
     ]
-    found = {"200": _json("the newest commands first", "#/components/schemas/CommandList")}
-    return _operation("listCommands", "List commands", parameters, found, (400, 401, 503))
+    found = {"200": in_json("the newest commands first", "#/components/schemas/CommandList")}
+    return operation("listCommands", "List commands", parameters, found, (400, 401, 503))
 
 
 def _list_devices() -> Json:
     where, about = f"^{_TERM}(,{_TERM}){{0,{MAX_TERMS - 1}}}$", "only devices that match every term"
     parameters = [
-        _query("where", {"type": "string", "pattern": where, "examples": ["type=lamp,site=berlin"]}, about),
+        query("where", {"type": "string", "pattern": where, "examples": ["type=lamp,site=berlin"]}, about),
         *_paging("devices"),
     ]
-    found = {"200": _json("devices by name", "#/components/schemas/DeviceList")}
-    return _operation("listDevices", "List devices", parameters, found, (400, 401, 503))
+    found = {"200": in_json("devices by name", "#/components/schemas/DeviceList")}
+    return operation("listDevices", "List devices", parameters, found, (400, 401, 503))
 
 
 def _get_device() -> Json:
-    found = {"200": _json("the device", "#/components/schemas/Device")}
-    return _operation("getDevice", "Show a device", [_DEVICE], found, (400, 401, 404, 503))
+    found = {"200": in_json("the device", "#/components/schemas/Device")}
+    return operation("getDevice", "Show a device", [_DEVICE], found, (400, 401, 404, 503))
 
 
 def _desired_found() -> Json:
-    etag = {"ETag": {"description": "the version, for `If-Match`", "schema": _STRING}}
-    return {"200": {**_json("the desired state, and the reported one", "#/components/schemas/DesiredState"), "headers": etag}}
+    etag = {"ETag": {"description": "the version, for `If-Match`", "schema": STRING}}
+    return {"200": {**in_json("the desired state, and the reported one", "#/components/schemas/DesiredState"), "headers": etag}}
 
 
 def _get_desired() -> Json:
     known = {"name": "If-None-Match", "in": "header", "description": "the ETags that the client has", "schema": _TAGS}
     found = {**_desired_found(), "304": {"description": "the client has it: `If-None-Match`"}}
-    return _operation("getDesired", "Show the desired state", [_DEVICE, known], found, (400, 401, 404, 503))
+    return operation("getDesired", "Show the desired state", [_DEVICE, known], found, (400, 401, 404, 503))
 
 
 def _put_desired() -> Json:
@@ -164,28 +144,28 @@ def _put_desired() -> Json:
     problems = (400, 401, 403, 404, 408, 409, 412, 413, 415, 422, 429, 503)
     parameters = [_DEVICE, _KEY, *conditions]
     return {
-        **_operation("putDesired", "Replace the desired state", parameters, _desired_found(), problems),
-        "requestBody": {"required": True, "content": {"application/json": {"schema": _ref("DesiredRequest")}}},
+        **operation("putDesired", "Replace the desired state", parameters, _desired_found(), problems),
+        "requestBody": {"required": True, "content": {"application/json": {"schema": ref("DesiredRequest")}}},
     }
 
 
 def _get_command() -> Json:
-    return _operation(
-        "getCommand", "Show a command", [_ID, _WAIT], {"200": _json("the command", _COMMAND)}, (400, 401, 404, 503)
+    return operation(
+        "getCommand", "Show a command", [_ID, _WAIT], {"200": in_json("the command", _COMMAND)}, (400, 401, 404, 503)
     )
 
 
 def _cancel_command() -> Json:
     found = {
-        "200": _json("it is cancelled: the device never saw it", _COMMAND),
-        "202": _json("its gateway has not decided yet; ask again", _COMMAND),
+        "200": in_json("it is cancelled: the device never saw it", _COMMAND),
+        "202": in_json("its gateway has not decided yet; ask again", _COMMAND),
     }
-    return _operation("cancelCommand", "Cancel a command", [_ID], found, (400, 401, 403, 404, 409, 429, 503))
+    return operation("cancelCommand", "Cancel a command", [_ID], found, (400, 401, 403, 404, 409, 429, 503))
 
 
 def _approve_command() -> Json:
-    found = {"200": _json("it is approved, and goes on its way", _COMMAND)}
-    return _operation(
+    found = {"200": in_json("it is approved, and goes on its way", _COMMAND)}
+    return operation(
         "approveCommand", "Approve a command of another operator", [_ID], found, (400, 401, 403, 404, 409, 429, 503)
     )
 
@@ -200,50 +180,38 @@ def _send_event(name: str, what: str) -> Json:
         {"name": "ce-time", "in": "header", "schema": {"type": "string", "pattern": _TIME}},
     ]
     accepted = {"202": {"description": "it is committed in Kafka"}}
-    operation = _operation(
+    sent = operation(
         name, f"Send {what} of a device", [_DEVICE, _KEY, *headers], accepted, (400, 401, 403, 408, 413, 415, 429, 503)
     )
     content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary", "minLength": 1}}}
     description = "any content type; application/cloudevents+json is a CloudEvent in structured mode"
-    return {**operation, "requestBody": {"required": True, "description": description, "content": content}}
+    return {**sent, "requestBody": {"required": True, "description": description, "content": content}}
 
 
 def _stream() -> Json:
     parameters = [
-        _query("device", _STRING, "only this device"),
-        _query("kind", {"type": "string", "enum": ["command", "reading"]}, "only events of this kind"),
-        {"name": "Last-Event-ID", "in": "header", "schema": _STRING},
+        query("device", STRING, "only this device"),
+        query("kind", {"type": "string", "enum": ["command", "reading"]}, "only events of this kind"),
+        {"name": "Last-Event-ID", "in": "header", "schema": STRING},
     ]
-    text = {"200": {"description": "server-sent events", "content": {"text/event-stream": {"schema": _STRING}}}}
-    return _operation("stream", "States of commands and latest readings, as they come", parameters, text, (400, 401, 503))
+    text = {"200": {"description": "server-sent events", "content": {"text/event-stream": {"schema": STRING}}}}
+    return operation("stream", "States of commands and latest readings, as they come", parameters, text, (400, 401, 503))
 
 
 def _open(name: str, summary: str, media_type: str, schema: Json) -> Json:
     found = {"200": {"description": summary, "content": {media_type: {"schema": schema}}}}
-    return {**_operation(name, summary, [], found, ()), "security": []}
+    return {**operation(name, summary, [], found, ()), "security": []}
 
 
 def _health(name: str) -> Json:
-    found = _open(name, "Whether this process can serve", "text/plain", _STRING)
-    why = {"description": "why it cannot", "content": {"text/plain": {"schema": _STRING}}}
+    found = _open(name, "Whether this process can serve", "text/plain", STRING)
+    why = {"description": "why it cannot", "content": {"text/plain": {"schema": STRING}}}
     return {**found, "responses": {**found["responses"], "503": why}}
 
 
 def _paging(what: str) -> list[Json]:
     limit = {"type": "integer", "minimum": 1, "maximum": 200}
-    return [_query("limit", limit, f"{what} in one response"), _query("after", _STRING, "`next` of the page before")]
-
-
-def _query(name: str, schema: Json, description: str) -> Json:
-    return {"name": name, "in": "query", "description": description, "schema": schema}
-
-
-def _json(description: str, ref: str) -> Json:
-    return {"description": description, "content": {"application/json": {"schema": {"$ref": ref}}}}
-
-
-def _ref(name: str) -> Json:
-    return {"$ref": f"#/components/schemas/{name}"}
+    return [query("limit", limit, f"{what} in one response"), query("after", STRING, "`next` of the page before")]
 
 
 def _command_request() -> Json:
@@ -287,30 +255,22 @@ def _command_request() -> Json:
     }
 
 
-def _object(required: str, **properties: Json) -> Json:
-    return {"type": "object", "required": required.split(), "properties": properties}
-
-
-def _string(about: str) -> Json:
-    return {**_STRING, "description": about}
-
-
 def _command() -> Json:
-    return _object(
+    return object_of(
         "id device name state provisional accepted expires changed",
-        id=_STRING,
-        device=_STRING,
-        name=_STRING,
+        id=STRING,
+        device=STRING,
+        name=STRING,
         state=_STATE,
         provisional={"type": "boolean", "description": "the gateway has not reported a verdict in time"},
         status={"type": ["integer", "null"], "description": "of the device; or as in HTTP, if no device gave one"},
-        why=_STRING,
-        gateway=_STRING,
-        operator=_STRING,
-        accepted=_MOMENT,
-        expires=_MOMENT,
-        changed=_MOMENT,
-        reply={"oneOf": [_ref("Reply"), {"type": "null"}]},
+        why=STRING,
+        gateway=STRING,
+        operator=STRING,
+        accepted=MOMENT,
+        expires=MOMENT,
+        changed=MOMENT,
+        reply={"oneOf": [ref("Reply"), {"type": "null"}]},
     )
 
 
@@ -318,46 +278,46 @@ def _reply() -> Json:
     return {
         "type": "object",
         "description": "the reply of the device: `data` if it is JSON, else `data_base64`",
-        "properties": {"content_type": {"type": ["string", "null"]}, "data": {}, "data_base64": _STRING},
+        "properties": {"content_type": {"type": ["string", "null"]}, "data": {}, "data_base64": STRING},
     }
 
 
 def _page(name: str, schema: str) -> Json:
     next_page = {"type": ["string", "null"], "description": "`after` of the next page, null on the last one"}
-    return _object(f"{name} next", **{name: {"type": "array", "items": _ref(schema)}}, next=next_page)
+    return object_of(f"{name} next", **{name: {"type": "array", "items": ref(schema)}}, next=next_page)
 
 
 def _desired_request() -> Json:
     desired = {"type": "object", "description": "the state, at most 8 KiB", "examples": [{"on": True}]}
     command = {**_NAME, "default": DEFAULT_COMMAND, "description": "the command that carries the state"}
-    return {**_object("desired", desired=desired, command=command), "additionalProperties": False}
+    return {**object_of("desired", desired=desired, command=command), "additionalProperties": False}
 
 
 def _desired_state() -> Json:
-    return _object(
+    return object_of(
         "device desired command version state changed changed_by reported difference",
-        device=_STRING,
+        device=STRING,
         desired={"type": "object"},
-        command=_STRING,
+        command=STRING,
         version={"type": "integer"},
-        state=_string("WAITING, SENT, or the end of the command that carries it"),
-        command_id=_STRING,
-        why=_STRING,
-        changed=_MOMENT,
-        changed_by=_STRING,
+        state=string("WAITING, SENT, or the end of the command that carries it"),
+        command_id=STRING,
+        why=STRING,
+        changed=MOMENT,
+        changed_by=STRING,
         reported={"type": ["object", "null"]},
         difference={"type": "object", "description": "the part of `desired` that `reported` does not have"},
     )
 
 
 def _device() -> Json:
-    return _object(
+    return object_of(
         "device type tags firmware gateways last_seen version commands",
-        device=_STRING,
-        type=_STRING,
-        tags={"type": "object", "additionalProperties": _STRING},
-        firmware=_STRING,
-        gateways={"type": "array", "items": _STRING, "description": "those that had events of it, the newest first"},
+        device=STRING,
+        type=STRING,
+        tags={"type": "object", "additionalProperties": STRING},
+        firmware=STRING,
+        gateways={"type": "array", "items": STRING, "description": "those that had events of it, the newest first"},
         last_seen={"type": ["string", "null"], "format": "date-time", "description": "when its last event came"},
         version={"type": "integer", "description": "0 if nobody has set it"},
         commands={"type": ["object", "null"], "description": "the JSON Schema of the arguments of each command"},
@@ -365,6 +325,6 @@ def _device() -> Json:
 
 
 def _problem() -> Json:
-    status, detail = {"type": "integer"}, _string("one sentence")
-    found = _object("type title status detail", type=_STRING, title=_STRING, status=status, detail=detail)
+    status, detail = {"type": "integer"}, string("one sentence")
+    found = object_of("type title status detail", type=STRING, title=STRING, status=status, detail=detail)
     return {**found, "description": "RFC 9457"}

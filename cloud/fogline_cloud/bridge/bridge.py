@@ -22,6 +22,7 @@ from fogline_cloud.access.policy import Policy
 from fogline_cloud.bridge.commands.command_key import command_key
 from fogline_cloud.bridge.commands.command_sender import CommandSender
 from fogline_cloud.bridge.commands.command_table import CommandTable
+from fogline_cloud.bridge.commands.deployments import DeploymentHandler
 from fogline_cloud.bridge.commands.desired_states import DesiredStates
 from fogline_cloud.bridge.commands.devices import DeviceHandler, Devices
 from fogline_cloud.bridge.commands.early_verdicts import EarlyVerdicts
@@ -170,7 +171,9 @@ class Bridge:
         self._desired.start()
         events = ClientEventHandler(self.shards, policy, self._forwarder, self._export)
         devices = DeviceHandler(self._devices, policy, self.shards, self._forwarder)
-        handlers = LinkHandlers(gateways, events, operators, self._enrolment, devices, self._consumers, self._lists)
+        handlers = LinkHandlers(
+            gateways, events, operators, self._enrolment, devices, self._consumers, self._lists, DeploymentHandler(self._audit)
+        )
         return Listener(settings.bridge, authentication, policy, self.gateways, handlers, audit=self._audit)
 
     async def answers(self) -> str:

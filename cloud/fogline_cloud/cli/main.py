@@ -28,7 +28,7 @@ COMMANDS = {
     "device": ("fogline_cloud.cli.operators.device", "list and change the registry of devices"),
     "ledger": ("fogline_cloud.cli.tables.ledger", "prove that no event is lost or duplicated"),
     "audit": ("fogline_cloud.cli.administration.audit", "show and verify the bridges' decisions"),
-    "parser": ("fogline_cloud.cli.tables.parser", "write and test a parser"),
+    "parser": ("fogline_cloud.cli.tables.parser", "write, test and deploy a parser"),
     "doctor": (
         "fogline_cloud.cli.administration.doctor",
         "check settings, Kafka, bridge, certificates, disk and clock; exit status 1 if something fails",

@@ -44,13 +44,13 @@ _SETTLE_S = 5.0  # for which the query that parses has it after the backlog too,
 def preflight(settings: CloudSettings) -> None:
     """Check parsers, folders, the object store and Kafka before Spark starts. Raises `Misconfigured`."""
     topics.of_lanes(settings.flow.lanes, settings.tenant)
-    plan_of(settings)
     if "%" in settings.flow.tables:
         raise Misconfigured(f"[flow] tables = {settings.flow.tables}: a folder with % in its name cannot be used")
     for key, folder in (("tables", settings.flow.tables), ("checkpoint", settings.flow.checkpoint)):
         if "://" not in folder:
             _require_writable(Path(folder), f"[flow] {key}")
     check_store(settings)
+    plan_of(settings)
     spark_options(settings.kafka)
     require_topics(settings)
 

@@ -35,7 +35,7 @@ class TakesAll(LinkHandler):
 async def listening(handler: LinkHandler | None = None, **bridge) -> AsyncIterator[tuple[Listener, int]]:
     """The listener, whose links all have one handler, and its port."""
     settings = CloudSettings(tenant="acme", bridge=BridgeSettings(**bridge))
-    handlers, audit = LinkHandlers(*[handler or TakesAll()] * 7), AuditTrail(ShardTable(1))
+    handlers, audit = LinkHandlers(*[handler or TakesAll()] * 8), AuditTrail(ShardTable(1))
     policy, authentication = Policy("acme", 1), Authentication(settings)
     listener = Listener(settings.bridge, authentication, policy, ConnectedGateways(), handlers, audit=audit)
     _, port = await listener.start("127.0.0.1", 0)

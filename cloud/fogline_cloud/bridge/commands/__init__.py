@@ -6,6 +6,7 @@
 `command_search`: reads the commands that a client asks for
 `command_sender`: sends commands, requests to cancel and questions to gateways
 `command_table`: all commands, with their timers and waiting operators; performs what `commands.command_life` decides
+`deployments`: notes in the audit that parsers are deployed
 `desired_states`: sends desired states as commands
 `device_feed`: the table of devices, from Kafka
 `devices`: changes of the registry of devices

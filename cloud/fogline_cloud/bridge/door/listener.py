@@ -18,6 +18,7 @@ from fogline.address import (
     CommandResponse,
     DeviceAddress,
     EnrollAddress,
+    ParserAddress,
     Relay,
     Reports,
     is_identifier,
@@ -89,8 +90,9 @@ class LinkHandlers(NamedTuple):
     devices: LinkHandler
     consumers: LinkHandler
     lists: LinkHandler
+    deployments: LinkHandler
 
-    def of(self, address: Address, *, receives: bool = False) -> LinkHandler:
+    def of(self, address: Address, *, receives: bool = False) -> LinkHandler:  # noqa: PLR0911 - one for each kind
         """Return the handler of links and messages at an address. `receives`: of links on which the peer receives."""
         match address:
             case Reports():
@@ -103,6 +105,8 @@ class LinkHandlers(NamedTuple):
                 return self.operators
             case EnrollAddress():
                 return self.enrolment
+            case ParserAddress():
+                return self.deployments
             case _:
                 return self.gateways
 

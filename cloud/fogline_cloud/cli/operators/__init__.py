@@ -7,5 +7,6 @@
 `command_send`: `fogline command send`
 `console`: `fogline console`
 `device`: `fogline device`
+`http_link`: the HTTP API that operators' commands use
 `operator_link`: the bridge that operators' commands use
 """

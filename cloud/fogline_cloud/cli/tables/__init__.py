@@ -9,6 +9,7 @@
 `ledger`: `fogline ledger`
 `ledger_document`: `fogline ledger verify --document` and `fogline ledger check-proof`
 `parser`: `fogline parser`
+`parser_deploy`: `fogline parser deploy`, `list` and `rollback`
 `sink`: `fogline sink`
 `table`: `fogline table`
 """

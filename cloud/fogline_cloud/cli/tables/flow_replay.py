@@ -76,6 +76,7 @@ def replay(
     from fogline_cloud.flows.replay.table_replay import TableReplay  # noqa: PLC0415 - imports Spark
 
     plan = plan_of(settings)
+    plan = msgspec.structs.replace(plan, deployed=msgspec.structs.replace(plan.deployed, set=plan.deployed.set.settled))
     if limit_ms is not None:
         plan = msgspec.structs.replace(plan, limit_s=limit_ms / 1000)
     with spark_session(settings, log_file(settings, "replay")) as spark:

@@ -16,6 +16,7 @@ from fogline_cloud.cli.common import add_command
 from fogline_cloud.settings import CloudSettings, load
 
 if TYPE_CHECKING:
+    from fogline_cloud.flows.deployed.parser_set import ParserEntry
     from fogline_cloud.flows.start.flow_state import FlowState
     from fogline_cloud.maintenance.reader_lag import ReaderLag
 
@@ -81,7 +82,9 @@ def _gap(table: str, gap: Any) -> dict[str, Any]:
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    from fogline_cloud.maintenance.reader_lag import reader_lags  # noqa: PLC0415 - a bridge needs no Arrow
+    from fogline_cloud.flows.deployed.parser_log import ParserLog  # noqa: PLC0415 - a bridge needs no Arrow
+    from fogline_cloud.flows.deployed.parser_set import newest_changes  # noqa: PLC0415 - as above
+    from fogline_cloud.maintenance.reader_lag import reader_lags  # noqa: PLC0415 - as above
 
     settings = load(arguments.config)
     now_s = time.time()
@@ -89,11 +92,12 @@ def _status(arguments: argparse.Namespace) -> int:
     problems = [problem for state in states for problem in state.problems(now_s)]
     queries = [_facts(state, now_s) for state in states]
     readers = reader_lags(settings) if states else []
+    parsers = newest_changes(ParserLog(settings).history())
     if arguments.json:
-        behind = [msgspec.structs.asdict(each) for each in readers]
-        show(json.dumps({"flow": settings.flow.name, "queries": queries, "readers": behind, "problems": problems}))
+        facts = {"readers": [msgspec.structs.asdict(each) for each in readers], "parsers": [*map(_parser_facts, parsers)]}
+        show(json.dumps({"flow": settings.flow.name, "queries": queries, **facts, "problems": problems}))
     else:
-        _show(settings.flow.name, queries, [*map(_reader_line, readers)], problems)
+        _show(settings.flow.name, queries, [*map(_reader_line, readers), *map(_parser_line, parsers)], problems)
     return 1 if problems else 0
 
 
@@ -122,6 +126,23 @@ def _facts(state: "FlowState", now_s: float) -> dict[str, Any]:
 def _reader_line(reader: "ReaderLag") -> str:
     behind = f"{reader.behind:,} versions behind" if reader.behind else "has read all versions"
     return f"reader {reader.reader} of table {reader.table}: {behind}, noted {utc(reader.noted_s)}"
+
+
+def _parser_facts(entry: "ParserEntry") -> dict[str, Any]:
+    return {
+        "parser": entry.name,
+        "digest": entry.digest or None,
+        "change": entry.change.value,
+        "time": utc(entry.at_ms / 1000),
+        "who": entry.who,
+        "why": entry.why,
+    }
+
+
+def _parser_line(entry: "ParserEntry") -> str:
+    wheel = f"wheel {entry.digest[:12]}" if entry.digest else "no wheel"
+    why = f": {entry.why}" if entry.why else ""
+    return f"parser {entry.name}: {wheel} ({entry.change} by {entry.who}, {utc(entry.at_ms / 1000)}{why})"
 
 
 def _show(flow: str, queries: list[dict[str, Any]], readers: list[str], problems: list[str]) -> None:

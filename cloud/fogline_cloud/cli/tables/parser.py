@@ -1,4 +1,4 @@
-"""`fogline parser`: write and test a parser."""
+"""`fogline parser`: write, test and deploy a parser."""
 
 import argparse
 import json
@@ -11,6 +11,7 @@ from fogline.address import printable
 from fogline.events.event import Event, rfc3339
 from fogline.process.console.terminal import show
 from fogline_cloud.cli.common import add_command, add_group
+from fogline_cloud.cli.tables import parser_deploy
 from fogline_cloud.flows.sandbox.parser_runner import CheckedReading, ParseResult
 from fogline_cloud.flows.tables.schema import EventOutcome
 from fogline_cloud.parser_kit import sample_events
@@ -30,7 +31,7 @@ _READING_FIELDS = ("metric", "value", "text", "unit", "time_us")
 def register(groups: "argparse._SubParsersAction[Any]") -> None:
     """Add the subcommands."""
     raw: dict[str, Any] = {"epilog": EXAMPLE, "formatter_class": argparse.RawDescriptionHelpFormatter}
-    commands = add_group(groups, "parser", "write and test a parser", description=__doc__, **raw)
+    commands = add_group(groups, "parser", "write, test and deploy a parser", description=__doc__, **raw)
     new = add_command(commands, "new", run_new, "write a parser's files into a new folder", as_json=False, config=False, **raw)
     new.add_argument("name", help="name of the parser, for example my-sensor")
     new.add_argument("--into", type=Path, default=Path(), help="folder of the new folder (default: the current one)")
@@ -40,6 +41,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     test.add_argument("name", help="name of the parser")
     test.add_argument("--events", type=Path, required=True, help="file of events, JSON lines")
     test.add_argument("--path", type=Path, help="folder of the parser's pyproject.toml (default: an installed parser)")
+    parser_deploy.register(commands)
 
 
 def run_new(arguments: argparse.Namespace) -> int:
@@ -48,7 +50,7 @@ def run_new(arguments: argparse.Namespace) -> int:
     show(f"{folder} has the parser, its test, sample events and pyproject.toml. Next:")
     show(f"  (cd {folder} && python -m pytest)")
     show(f"  fogline parser test {arguments.name} --path {folder} --events {folder}/events.jsonl")
-    show(f"  pip install {folder}")
+    show(f"  fogline parser deploy {folder} --name {arguments.name}")
     return 0
 
 

@@ -39,6 +39,11 @@ class ParserSet(msgspec.Struct, frozen=True, omit_defaults=True):
     parsers: dict[str, DeployedParser] = {}
 
     @property
+    def settled(self) -> "ParserSet":
+        """The same parsers, none beside a former one: for a replay, whose user sees what is different."""
+        return ParserSet(self.number, {name: replace(each, former=None) for name, each in self.parsers.items()})
+
+    @property
     def content_types(self) -> dict[str, str]:
         """The name of the parser of each content type that a deployment asks for."""
         return {kind: name for name, each in self.parsers.items() if each.digest for kind in each.content_types}
@@ -126,6 +131,11 @@ def former_digest(history: Sequence[ParserEntry], name: str) -> Digest:
         if each.change is Change.DEPLOY and each.name == name and each.digest == now:
             return each.parsers[name].former or ""
     raise Poison("unknown-parser", f"parser {name} has no former parser")
+
+
+def newest_changes(history: Iterable[ParserEntry]) -> list[ParserEntry]:
+    """Return the newest entry of each parser, by name. `history`: oldest first."""
+    return [each for _, each in sorted({each.name: each for each in history}.items())]
 
 
 def retained(present: Mapping[str, DeployedParser]) -> set[Digest]:

@@ -14,8 +14,10 @@ from fogline_cloud.flows.sandbox.parser_runner import KILLED, NO_MEMORY, ParseRe
 from fogline_cloud.flows.sandbox.task_parsers import TaskParsers
 from fogline_cloud.flows.tables.schema import EventOutcome
 
-_READ = (EventOutcome.OK, EventOutcome.SKIP)
-_HARM = (KILLED, NO_MEMORY)
+READ = (EventOutcome.OK, EventOutcome.SKIP)
+"""Outcomes of an event that a parser reads."""
+HARM = (KILLED, NO_MEMORY)
+"""Reasons of an event that harmed the parser's process."""
 
 
 class TrialParsers:
@@ -42,11 +44,11 @@ class TrialParsers:
         doubted = [index for index, (name, _) in enumerate(asked) if self._is_doubted(name, results[index][0])]
         again = [(former_name(asked[index][0]), asked[index][1]) for index in doubted]
         for index, (former, _), result in zip(doubted, again, self._parsers.results(again), strict=True):
-            if result.outcome in _READ:
+            if result.outcome in READ:
                 name, refused = asked[index][0], results[index][0]
                 digest = loaded.trials[name].digest
                 why = f"{refused.outcome} {refused.reason}: {refused.detail or ''}"
-                self._reports.append(TrialReport(name, digest, 0, 1, refused.reason in _HARM, why))
+                self._reports.append(TrialReport(name, digest, 0, 1, refused.reason in HARM, why))
                 results[index] = result, loaded.digests.get(former)
         events = Counter(name for name, _ in asked if name in loaded.trials)
         counts = [TrialReport(name, loaded.trials[name].digest, count) for name, count in events.items()]
@@ -55,9 +57,9 @@ class TrialParsers:
 
     def _is_doubted(self, name: str, result: ParseResult) -> bool:
         trial = self._loaded.trials.get(name)
-        if trial is None or result.outcome in _READ:
+        if trial is None or result.outcome in READ:
             return False
-        return not trial.accept_dead or result.outcome is EventOutcome.SLOW or result.reason in _HARM
+        return not trial.accept_dead or result.outcome is EventOutcome.SLOW or result.reason in HARM
 
     def reports(self) -> list[TrialReport]:
         """Return what was seen of deployed parsers."""

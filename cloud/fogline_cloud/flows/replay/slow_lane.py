@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from fogline.errors import FoglineError
-from fogline_cloud.flows.driver.plan import plan_of
+from fogline_cloud.flows.driver.plan import deployed_now, plan_of
 from fogline_cloud.flows.driver.session import log_file
 from fogline_cloud.flows.driver.spark_failure import explained
 from fogline_cloud.flows.replay.selection import Selection, Span
@@ -64,7 +64,8 @@ class SlowLane:
     def look(self, since: datetime, until: datetime) -> int:
         """Try the events again whose time has come between two moments. Returns the number of those that landed."""
         selection = Selection(outcomes=frozenset({EventOutcome.SLOW}), ingested=due(since, until))
-        found = TableReplay(self._spark, self._settings, self._plan, log.debug, parallel=1).run(selection, publish=True)
+        plan = msgspec.structs.replace(self._plan, deployed=deployed_now(self._settings))
+        found = TableReplay(self._spark, self._settings, plan, log.debug, parallel=1).run(selection, publish=True)
         if found.selected:
             log.info("the slow lane tried %d events again: %d are not slow any more", found.selected, found.changed)
         return found.changed

@@ -74,15 +74,8 @@ def decide_batch(
     records: pa.RecordBatch, plan: Plan, batch: MicroBatch, choose: Choose, parsers: TrialParsers
 ) -> pa.RecordBatch:
     """Return the rows of some records."""
-    values = records.column("value")
-    headers = _headers(records.column("headers"))
-    ingested = within_calendar(records.column("ingested"))
-    ingested_us = ingested.cast(pa.int64()).to_pylist()
-    read = [
-        read_record(Raw(found, value or b"", ingested * 1000, partial(_position, records, row)), plan.tenant, choose)
-        for row, (found, value, ingested) in enumerate(zip(headers, _objects(values), ingested_us, strict=True))
-    ]
-    rows = list(_rows(read, parsers))
+    values, ingested = records.column("value"), within_calendar(records.column("ingested"))
+    rows = list(_rows(read_batch(records, plan.tenant, choose), parsers))
     decided = dict(zip((column.name for column in DECIDED), _columns(rows), strict=True))
     parsed_whole = pc.and_(pc.is_in(decided["outcome"], _WITHOUT_BODY), pc.is_null(decided["detail"]))
     body = pc.if_else(parsed_whole, pa.scalar(None, pa.binary()), values)
@@ -96,6 +89,18 @@ def decide_batch(
     same = {"tenant": plan.tenant, "flow": batch.flow, "run": batch.run, "batch": batch.number}
     columns |= {name: pa.repeat(value, records.num_rows) for name, value in same.items()}
     return pa.RecordBatch.from_arrays([columns[field.name].cast(field.type) for field in STORED], schema=STORED)
+
+
+def read_batch(records: pa.RecordBatch, tenant: str, choose: Choose) -> list[ReadRecord | EventRow]:
+    """Read records, and choose their parsers."""
+    headers = _headers(records.column("headers"))
+    ingested_us = within_calendar(records.column("ingested")).cast(pa.int64()).to_pylist()
+    return [
+        read_record(Raw(found, value or b"", ingested * 1000, partial(_position, records, row)), tenant, choose)
+        for row, (found, value, ingested) in enumerate(
+            zip(headers, _objects(records.column("value")), ingested_us, strict=True)
+        )
+    ]
 
 
 def _rows(read: Sequence[ReadRecord | EventRow], parsers: TrialParsers) -> Iterator[EventRow]:

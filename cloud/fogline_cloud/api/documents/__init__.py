@@ -1,0 +1,4 @@
+"""What descriptions of the API's operations are made of.
+
+`parts`: parts of an OpenAPI document
+"""
