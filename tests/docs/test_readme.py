@@ -114,7 +114,13 @@ def test_an_event_published_by_hand_is_in_the_table():
     mqtt = free_port()
     ports = " ".join(
         f"--{name}-port {port}"
-        for name, port in (("mqtt", mqtt), ("coap", free_port()), ("amqp", free_port()), ("kafka", free_port()))
+        for name, port in (
+            ("mqtt", mqtt),
+            ("coap", free_port()),
+            ("amqp", free_port()),
+            ("kafka", free_port()),
+            ("http", free_port()),
+        )
     )
     line = subprocess.Popen(
         shlex.split(f'{up} ARGS="{ports}"'), cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True

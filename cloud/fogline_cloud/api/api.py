@@ -124,6 +124,8 @@ class Api:
         self.context.feed.stop()
         await self._server.close()
         self.context.logins.close()
+        for close in self.context.closing:
+            close()
         if self._files is not None:
             self._files.cancel()
         if self._metrics is not None:

@@ -3,10 +3,11 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from fogline.commands.command import Reply
+from fogline.commands.command import CommandState, Reply
 from fogline.message import pack_id
 from fogline_cloud.commands.client.verdict import CommandVerdict
 from fogline_cloud.commands.record import CommandRecord, ended
@@ -14,10 +15,21 @@ from fogline_cloud.commands.succession import may_replace
 
 MAX_BYTES = 256 * 1024 * 1024
 """Memory for arguments and replies of all commands. Beyond it the oldest commands are forgotten."""
-_RECORD_BYTES = 1000
+_RECORD_BYTES = 1500
+
+MAX_STEPS = 16
+"""States of one command that are kept: the last ones."""
 
 Request = tuple[str, str]
 """What names a command before its id is known: the operator, and the id of its message, packed."""
+
+
+class CommandStep(NamedTuple):
+    """A state of a command, and when it began: milliseconds since 1970 on the bridge's clock."""
+
+    state: CommandState
+    changed_ms: int
+    provisional: bool
 
 
 def request_of(operator: str, message_id: str) -> Request:
@@ -33,6 +45,7 @@ class CommandIndex:
         self._on_change = on_change
         self._records: dict[str, CommandRecord] = {}
         self._ids: dict[Request, str] = {}
+        self._steps: dict[str, tuple[CommandStep, ...]] = {}
         self._bytes = 0
         self._waiting: defaultdict[str | Request, set[asyncio.Future[None]]] = defaultdict(set)
         self._stopped = False
@@ -43,6 +56,10 @@ class CommandIndex:
     def get(self, command_id: str) -> CommandRecord | None:
         """Return a command, if it is known."""
         return self._records.get(command_id)
+
+    def steps(self, command_id: str) -> tuple[CommandStep, ...]:
+        """Return the states of a command, oldest first, as far as Kafka still had them when this process read it."""
+        return self._steps.get(command_id, ())
 
     def find(self, request: Request) -> CommandRecord | None:
         """Return the command of a message, if it is known."""
@@ -60,6 +77,9 @@ class CommandIndex:
             return
         self._bytes += _size(record) - (_size(known) if known is not None else 0)
         self._records[record.id] = record
+        step = CommandStep(record.state, record.changed_ms, record.provisional)
+        if step not in (steps := self._steps.get(record.id, ())):
+            self._steps[record.id] = (*steps, step)[-MAX_STEPS:]
         request = record.operator, record.correlation
         self._ids[request] = record.id
         while len(self._records) > self._most or self._bytes > MAX_BYTES:
@@ -113,6 +133,7 @@ class CommandIndex:
     def _forget(self, command_id: str) -> None:
         record = self._records.pop(command_id)
         self._bytes -= _size(record)
+        del self._steps[command_id]
         if self._ids.get((record.operator, record.correlation)) == command_id:
             del self._ids[record.operator, record.correlation]
 

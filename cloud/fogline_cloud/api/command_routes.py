@@ -5,6 +5,7 @@ import base64
 import hashlib
 import time
 import uuid
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
@@ -17,9 +18,11 @@ from fogline.commands.command import CommandState
 from fogline.events.event import rfc3339
 from fogline.message import Message, pack_id
 from fogline.process.kernel_clock import wall_clock_ms
+from fogline_cloud.access.principal import Principal
 from fogline_cloud.api import requests
 from fogline_cloud.api.command_index import request_of
 from fogline_cloud.api.context import ApiContext
+from fogline_cloud.api.logins import User
 from fogline_cloud.api.problems import Problem, not_at_present
 from fogline_cloud.api.requests import CommandRequest
 from fogline_cloud.api.sending import approve, cancel, send
@@ -53,6 +56,17 @@ class CommandRoutes:
         key = requests.idempotency_key(request)
         body = await requests.read_body(request, requests.MAX_COMMAND_BYTES)
         wanted = requests.decode_json(body, CommandRequest, "the command")
+        record = await self.place(user, device, wanted, key, wait_s)
+        return _response(record, 201, {"location": f"/v1/commands/{record.id}"})
+
+    async def place(
+        self, user: User, device: str, wanted: CommandRequest, key: str | None = None, wait_s: float = 0.0
+    ) -> CommandRecord:
+        """Send a command. Return it once it is written down, with its verdict if that comes within `wait_s`.
+
+        `key`: names the command; with the same one it is sent once. Raises `Problem`.
+        """
+        context = self._context
         context.require_records()
         message = message_of(context.tenant, device, wanted, key or uuid.uuid4().hex)
         draft = _draft(message, device, str(user.principal), reply_owner(user.principal))
@@ -74,7 +88,7 @@ class CommandRoutes:
                 record = await self._ended(record, wait_s)
         finally:
             context.drafts.pop(name, None)
-        return _response(record, 201, {"location": f"/v1/commands/{record.id}"})
+        return record
 
     async def _send_or_verdict(self, sending: Any, verdict: "asyncio.Task[None] | None") -> None:
         """Wait for the outcome, or for the reply, which may come first: then the command was taken."""
@@ -124,20 +138,28 @@ class CommandRoutes:
         requests.allow(request, "wait")
         command_id, wait_s = str(request.path_params["id"]), requests.wait_s(request)
         context.require_records()
-        record = context.commands.get(command_id)
-        if record is None and wait_s and is_identifier(command_id):  # another API process may have sent it a moment ago
-            await context.commands.change(command_id, min(wait_s, APPEAR_S))
-            record = context.commands.get(command_id)
-        if record is None or not context.may_see(user.principal, record.device, record.name):
+        if context.commands.get(command_id) is None and wait_s and is_identifier(command_id):
+            await context.commands.change(command_id, min(wait_s, APPEAR_S))  # another API process may have just sent it
+        return _response(await self._ended(self.find(user.principal, command_id), wait_s), 200)
+
+    def find(self, principal: Principal, command_id: str) -> CommandRecord:
+        """Return a command. Raises `Problem` (404) if it is not known, or none that a user may read."""
+        record = self._context.commands.get(command_id)
+        if record is None or not self._context.may_see(principal, record.device, record.name):
             raise Problem(404, f"command {shown(command_id)} is not known here")
-        return _response(await self._ended(record, wait_s), 200)
+        return record
 
     async def delete(self, request: Request) -> Response:
         """Cancel a command. 200: the device never saw it; 202: its gateway has not decided yet."""
         context = self._context
         user = await context.user(request)
         requests.allow(request)
-        command_id = str(request.path_params["id"])
+        record, is_cancelled = await self.withdraw(user, str(request.path_params["id"]))
+        return _response(record, 200 if is_cancelled else 202)
+
+    async def withdraw(self, user: User, command_id: str) -> tuple[CommandRecord, bool]:
+        """Cancel a command. Return it, and False if its gateway has not decided yet. Raises `Problem`."""
+        context = self._context
         if not is_identifier(command_id):
             raise Problem(404, f"command {shown(command_id)} is not known here")
         context.require_records()
@@ -149,7 +171,7 @@ class CommandRoutes:
             if left_s <= 0 or context.stopping:
                 raise not_at_present("the command is cancelled, but cannot be read yet")
             await context.commands.change(command_id, left_s)
-        return _response(record, 200 if is_cancelled else 202)
+        return record, is_cancelled
 
     async def approve(self, request: Request) -> Response:
         """Approve a command of another operator, which waits for that."""
@@ -180,6 +202,21 @@ class CommandRoutes:
         if state is not None and state not in CommandState.__members__:
             raise Problem(400, f"state={shown(state)}: expected one of {', '.join(CommandState.__members__)}")
         since_ms, most = requests.since_ms(request), requests.limit(request, MAX_LISTED)
+
+        def matches(record: CommandRecord) -> bool:
+            return device in (None, record.device) and state in (None, record.state) and record.accepted_ms >= since_ms
+
+        found, next_id = await self.select(user.principal, matches, most, after)
+        return Response(requests.as_json({"commands": [facts_of(each) for each in found], "next": next_id}), media_type=JSON)
+
+    async def select(
+        self, principal: Principal, matches: Callable[[CommandRecord], bool], most: int, after: str | None = None
+    ) -> tuple[list[CommandRecord], str | None]:
+        """Return the newest commands that match and that a user may read, and `after` of the next page, if there is one.
+
+        Raises `Problem` if `after`, the last command of the page before, is not known.
+        """
+        context = self._context
         context.require_records()
         if after is not None and context.commands.get(after) is None:
             raise Problem(400, f"after={shown(after)}: command {shown(after)} is not known here")
@@ -191,18 +228,12 @@ class CommandRoutes:
                 await asyncio.sleep(0)  # other requests have their turn
             if after is not None:
                 after = None if record.id == after else after
-            elif (
-                device in (None, record.device)
-                and state in (None, record.state)
-                and record.accepted_ms >= since_ms
-                and context.may_see(user.principal, record.device, record.name)
-            ):
+            elif matches(record) and context.may_see(principal, record.device, record.name):
                 size += len(record.reply_base64)
                 if is_more := len(found) == most or bool(found and size > MAX_PAGE_BYTES):
                     break
                 found.append(record)
-        next_id = found[-1].id if is_more else None
-        return Response(requests.as_json({"commands": [facts_of(each) for each in found], "next": next_id}), media_type=JSON)
+        return found, found[-1].id if is_more else None
 
 
 def take_reply(context: ApiContext, operator: str, message: Message) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from starlette.requests import Request
@@ -51,6 +52,8 @@ class ApiContext:
     """Set at the next change of a device; then there is a new one."""
     tail_loaded: bool = False
     """True once all records were taken that Kafka had at the start."""
+    closing: list[Callable[[], None]] = field(default_factory=list)
+    """What else ends with this process."""
     streams: int = 0
     stopping: bool = False
 

@@ -9,14 +9,19 @@ from starlette.routing import Route
 from fogline_cloud.api import requests
 from fogline_cloud.api.context import ApiContext
 from fogline_cloud.api.problems import Problem
-from fogline_cloud.console.device_pages import DevicePages
+from fogline_cloud.console.command_pages import CommandPages
+from fogline_cloud.console.device_commands import DeviceCommands
+from fogline_cloud.console.device_page import DevicePage
+from fogline_cloud.console.device_rows import DeviceRows
+from fogline_cloud.console.fleet_page import FleetPage
 from fogline_cloud.console.guard import Guard, Viewer
-from fogline_cloud.console.rendering import LOGIN, ROOT, Rendering, next_of, secured
+from fogline_cloud.console.rendering import LOGIN, PARTS, ROOT, Rendering, next_of, secured
 from fogline_cloud.console.static_files import ROUTE, serve_file
+from fogline_cloud.devices.types_file import read_types
 from fogline_cloud.settings import CloudSettings
 
 Handler = Callable[[Request, Viewer], Awaitable[Response]]
-ENTRIES = {f"{ROOT}/devices": "Devices"}
+ENTRIES = {f"{ROOT}/devices": "Devices", f"{ROOT}/commands": "Commands"}
 """The menu: address and name of each page."""
 
 
@@ -27,19 +32,32 @@ class Console:
         self.guard = Guard(context, tls=settings.api.tls is not None)
         self._context = context
         self._rendering = Rendering(ENTRIES)
-        self._devices = DevicePages(context, self._rendering)
+        commands = DeviceCommands(context, {} if settings.devices.types is None else read_types(settings.devices.types))
+        self._fleet = FleetPage(context, self._rendering)
+        tables = DeviceRows(settings)
+        context.closing.append(tables.close)
+        self._device = DevicePage(context, self._rendering, tables, commands)
+        self._commands = CommandPages(context, self._rendering, self.guard, commands)
 
     def routes(self) -> list[Route]:
         """Return the routes."""
-        devices = self._devices
+        fleet, device, commands = self._fleet, self._device, self._commands
         return [
             Route(ROOT, self._guarded(self._home), methods=["GET"]),
             Route(LOGIN, self._open(self._ask), methods=["GET"]),
             Route(LOGIN, self._open(self._log_in), methods=["POST"]),
             Route(f"{ROOT}/logout", self._guarded(self._log_out), methods=["POST"]),
             Route(ROUTE, self._open(serve_file), methods=["GET"]),
-            Route(f"{ROOT}/devices", self._guarded(devices.listing), methods=["GET"]),
-            Route(f"{ROOT}/devices.csv", self._guarded(devices.csv), methods=["GET"]),
+            Route(f"{ROOT}/devices", self._guarded(fleet.listing), methods=["GET"]),
+            Route(f"{ROOT}/devices.csv", self._guarded(fleet.csv), methods=["GET"]),
+            Route(f"{ROOT}/devices/{{device}}", self._guarded(device.show), methods=["GET"]),
+            Route(f"{ROOT}/devices/{{device}}/readings.json", self._guarded(device.readings), methods=["GET"]),
+            Route(f"{ROOT}/devices/{{device}}/send", self._guarded(commands.ask), methods=["GET"]),
+            Route(f"{ROOT}/devices/{{device}}/send", self._guarded(commands.send), methods=["POST"]),
+            Route(f"{ROOT}/commands", self._guarded(commands.listing), methods=["GET"]),
+            Route(f"{ROOT}/commands/{{id}}", self._guarded(commands.show), methods=["GET"]),
+            Route(f"{PARTS}/commands/{{id}}", self._guarded(commands.renew), methods=["GET"]),
+            Route(f"{ROOT}/commands/{{id}}/cancel", self._guarded(commands.cancel), methods=["POST"]),
             Route(f"{ROOT}/{{rest:path}}", self._guarded(self._miss), methods=["GET"]),
         ]
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 import jinja2
+from markupsafe import escape
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -16,6 +17,8 @@ from fogline_cloud.console.static_files import address_of
 
 ROOT: Final = "/console"
 LOGIN: Final = f"{ROOT}/login"
+PARTS: Final = f"{ROOT}/parts"
+"""Below it are the parts of pages that renew themselves."""
 HEADERS: Final = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -47,6 +50,7 @@ class Rendering:
             "age": shown.age,
             "pretty": shown.pretty,
             "lines_of": shown.lines_of,
+            "whole": escape,
         }
         self._templates.globals |= {"entries": entries, "root": ROOT, "static": address_of}
 

@@ -40,7 +40,7 @@ T = TypeVar("T")
 class ConsoleSite:
     """The site. `users`: the names that `PASSWORD` lets in; `access`: the text of `access.toml`. A context manager.
 
-    Device `lamp-1` answers to each command. What is done on the site's loop goes through `run`.
+    Device `lamp-1` answers to each command; those for `lamp-2` and `door-1` wait. `run` does something on the site's loop.
     """
 
     def __init__(self, bootstrap: str, tenant: str, folder: Path, users: tuple[str, ...], access: str) -> None:
@@ -101,15 +101,18 @@ class ConsoleSite:
 
     async def _run(self) -> None:
         async with AsyncExitStack() as stack:
-            _, _, downlink = await stack.enter_async_context(commandable(self.line))
+            _, outbox, downlink = await stack.enter_async_context(commandable(self.line))
             self.device = CommandDevice(downlink)
             downlink.reachable(self.device.name, self.device)
+            for device in ("lamp-2", "door-1"):
+                await self.line.put(outbox, 2, device=device)
+            await self.line.drained(outbox)
             operator = replace(self.line.cloud.operator, bridge=f"127.0.0.1:{self.line.port}")
             self.api = Api(replace(self.line.cloud, operator=operator), console_routes)
             stack.push_async_callback(self.api.close)
             host, port = await self.api.start()
             await until(lambda: self.api.context.tail_loaded, "the API does not read Kafka")
-            await until(lambda: self.api.context.devices.get("lamp-1"), "the registry does not learn lamp-1")
+            await until(lambda: len(self.api.context.devices) == 3, "the registry does not learn the devices")
             self.url = f"https://{host}:{port}"
             self._ready.set()
             await self._stop.wait()

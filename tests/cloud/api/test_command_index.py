@@ -29,13 +29,23 @@ NAME = request_of(SENT.operator, "m-1")
 DONE = CommandVerdict(CommandState.SUCCEEDED, 200, "C1", b"{}", "application/json")
 
 
+async def test_the_states_of_a_command_are_kept_in_their_order_each_once():
+    index = CommandIndex(10, lambda _: None)
+    states = [(CommandState.ACCEPTED, 1), (CommandState.DISPATCHED, 2), (CommandState.DISPATCHED, 2), (CommandState.FAILED, 3)]
+    for state, changed_ms in states:
+        index.put(replace(SENT, state=state, changed_ms=changed_ms))
+    steps = [(each.state, each.changed_ms) for each in index.steps("C1")]
+    assert steps == [(CommandState.ACCEPTED, 1), (CommandState.DISPATCHED, 2), (CommandState.FAILED, 3)]
+    assert index.steps("C2") == ()
+
+
 async def test_the_oldest_commands_are_forgotten(monkeypatch):
     index = CommandIndex(2, lambda _: None)
     for number in range(3):
         index.put(replace(SENT, id=f"C{number}", correlation=f"string:m-{number}"))
     assert [each.id for each in index.newest_first()] == ["C2", "C1"]
     assert (index.get("C0"), index.find(request_of(SENT.operator, "m-0"))) == (None, None)
-    monkeypatch.setattr(command_index, "MAX_BYTES", 2000)
+    monkeypatch.setattr(command_index, "MAX_BYTES", 2500)
     index.put(replace(SENT, id="C3", data_base64="x" * 900))
     assert [each.id for each in index.newest_first()] == ["C3"]
 

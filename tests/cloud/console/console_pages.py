@@ -1,18 +1,24 @@
 """The operator's page in a browser: the site, its users, and names that would do harm if they were anything but text."""
 
+import base64
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
 
+from fogline.commands.command import CommandState
 from fogline_cloud.api.context import ApiContext
+from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.console.console import Console
 from fogline_cloud.devices.record import DeviceRecord, DeviceSighting, device_key, encode_device, encode_sighting, seen_key
+from fogline_cloud.flows.tables.files import TableFolder
 from fogline_lab.console_site import ConsoleSite
+from fogline_lab.flow_table import FlowTable
 
 AXE = Path(__file__).parent / "libraries" / "node_modules" / "axe-core" / "axe.min.js"
-USERS = ("root", "alice", "mia", "eve")
+USERS = ("root", "alice", "mia", "cora", "eve")
 ACCESS = """
 [[admin]]
 name = "root"
@@ -25,12 +31,38 @@ commands = ["switch"]
 [[manager]]
 name = "mia"
 devices = ["lamp-*"]
+
+[[consumer]]
+name = "cora"
+devices = ["lamp-*"]
 """
+DEVICE, OTHER = "lamp-1", "door-1"
+FORGED = {
+    f"see {DEVICE}": ("GET", f"/console/devices/{DEVICE}", {}),
+    f"see {OTHER}": ("GET", f"/console/devices/{OTHER}", {}),
+    "readings": ("GET", f"/console/devices/{DEVICE}/readings.json?metric=temperature&span=1h", {}),
+    "form": ("GET", f"/console/devices/{DEVICE}/send", {}),
+    "switch": ("POST", f"/console/devices/{DEVICE}/send", {"name": "switch", "ttl_s": "30", "durable": "yes"}),
+    "turn": ("POST", f"/console/devices/{DEVICE}/send", {"name": "turn", "ttl_s": "30", "durable": "yes"}),
+    "switch the other": ("POST", f"/console/devices/{OTHER}/send", {"name": "switch", "ttl_s": "30", "durable": "yes"}),
+    "see the command": ("GET", "/console/commands/{id}", {}),
+    "cancel": ("POST", "/console/commands/{id}/cancel", {}),
+}
+"""Requests that a browser may make, whether the page offers them or not. `{id}`: a command `switch` that waits for lamp-2."""
+MAY = {
+    "root": {*FORGED},
+    "alice": {f"see {DEVICE}", "readings", "form", "switch", "see the command", "cancel"},
+    "mia": {f"see {DEVICE}"},
+    "cora": {"readings"},
+    "eve": set(),
+}
+"""What ACCESS allows at the page. All else is refused."""
+REFUSED = {403, 404}
 MARK = "<script>owned()</script>"
 HOSTILE = f"{MARK}\x1b[2J\u202e\x00'\"&"
 """At most 64 characters: a tag or a firmware."""
+COMMAND = "HOSTILE-1"
 LONG = f"<img src=x onerror=owned()>{HOSTILE}\r\n" + "A" * 10_000
-DEVICE = "lamp-1"
 
 
 def put_device(context: ApiContext, name: str, **fields) -> None:
@@ -48,15 +80,40 @@ def put_sighting(context: ApiContext, name: str, seen_ms: int, firmware: str = "
 async def fill(site: ConsoleSite) -> None:
     """Give each page of `DEVICE` something to show that is hostile. On the loop of the site."""
     context = site.api.context
-    commands = msgspec.json.encode({"switch": {"type": "object", "properties": {"on": {"type": "boolean"}}}}).decode()
+    arguments = {"on": {"type": "boolean"}, HOSTILE: {"type": "string", "description": HOSTILE, "default": LONG}}
+    commands = msgspec.json.encode({"switch": {"type": "object", "properties": arguments}, "turn": {}}).decode()
+    put_device(context, OTHER, type="door")
     put_device(context, DEVICE, type=HOSTILE, tags={"site": HOSTILE, HOSTILE: "x"}, commands=commands)
     seen_ms = context.devices.get(DEVICE).seen_ms
     put_sighting(context, DEVICE, seen_ms, HOSTILE)
+    context.commands.put(command(COMMAND, seen_ms))
+    fill_tables(site.tables)
+
+
+def command(command_id: str, now_ms: int, **more) -> CommandRecord:
+    """A command that says hostile things."""
+    reply = base64.b64encode(LONG.encode()).decode()
+    usual = {"tenant": "t", "gateway": HOSTILE, "device": DEVICE, "name": HOSTILE, "state": CommandState.FAILED}
+    usual |= {"operator": HOSTILE, "accepted_ms": now_ms, "expires_ms": now_ms, "changed_ms": now_ms, "digest": ""}
+    usual |= {"data_base64": reply, "reply_base64": reply, "reply_type": HOSTILE}
+    return CommandRecord(id=command_id, **{**usual, **more})
+
+
+def fill_tables(folder: Path) -> None:
+    """Make tables with numbers, and with hostile texts wherever a device chooses them."""
+    today = datetime.now(UTC).date()
+    readings = FlowTable("readings", TableFolder(str(folder / "readings")))
+    readings.append(100, today, lambda n: {"device": DEVICE, "value": n / 4})
+    texts = {"device": DEVICE, "metric": HOSTILE, "unit": HOSTILE, "text": LONG, "value": None}
+    readings.append(1, today, lambda _: texts)
+    dead = {"outcome": "dead", "reason": HOSTILE, "detail": LONG, "parser": HOSTILE, "data": LONG.encode()}
+    dead |= {"subject": HOSTILE, "content_type": HOSTILE, "size_bytes": len(LONG), "device": DEVICE}
+    FlowTable("events", TableFolder(str(folder / "events"))).append(3, today, lambda _: dead)
 
 
 def addresses(console: Console) -> list[str]:
     """Return an address of each page, by the routes: a new page is among them. A new parameter needs a value here."""
-    values = {"device": DEVICE, "rest:path": quote(HOSTILE.replace("\x00", ""))}
+    values = {"device": DEVICE, "id": COMMAND, "rest:path": quote(HOSTILE.replace("\x00", ""))}
     shown = [each.path for each in console.routes() if "GET" in each.methods and "/static/" not in each.path]
     shown = [each for each in shown if not each.endswith((".csv", ".json"))]
     return [re.sub(r"\{([a-z:]+)\}", lambda each: values[each[1]], path) for path in shown]

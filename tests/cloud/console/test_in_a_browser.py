@@ -4,9 +4,10 @@ import os
 import re
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
-from cloud.console.console_pages import ACCESS, AXE, DEVICE, MARK, USERS, addresses, fill
+from cloud.console.console_pages import ACCESS, AXE, DEVICE, FORGED, MARK, MAY, REFUSED, USERS, addresses, fill
 from fogline_cloud.console.console import Console
 from fogline_lab.browser import BrowserWindow, chromium
 from fogline_lab.console_site import ConsoleSite
@@ -36,6 +37,43 @@ def window(site, browser):
     made.log_in("root", PASSWORD)
     yield made
     made.close()
+
+
+def visitor(site, user: str) -> tuple[httpx.Client, str]:
+    """A client in which a user is logged in, and the token of its forms."""
+    client = httpx.Client(base_url=site.url, verify=False, headers={"origin": site.url}, timeout=60)  # its own authority
+    login = {"csrf": token_in(client.get("/console/login").text), "name": user, "password": PASSWORD}
+    assert client.post("/console/login", data=login).status_code == 303
+    return client, token_in(client.get("/console/devices").text)
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_what_a_user_may_not_do_is_not_offered_and_refused_when_forged(site, user):
+    root, csrf = visitor(site, "root")
+    waiting = {"csrf": csrf, "name": "switch", "ttl_s": "300", "durable": "yes"}
+    command = root.post("/console/devices/lamp-2/send", data=waiting).headers["location"]
+    client, csrf = visitor(site, user)
+    offered = client.get(f"/console/devices/{DEVICE}").text
+    for name in ("switch", "turn"):
+        assert (f"send?name={name}" in offered) == (name in MAY[user])
+    assert ("<h2>Events</h2>" in offered) == (user == "root")
+    assert (DEVICE in client.get("/console/devices").text) == (f"see {DEVICE}" in MAY[user])
+    assert ("Cancel this command" in client.get(command).text) == ("cancel" in MAY[user])
+    statuses = {}
+    for what, (method, path, fields) in FORGED.items():
+        form = {"csrf": csrf, **fields} if method == "POST" else None
+        address = path.replace("{id}", command.rpartition("/")[2])
+        statuses[what] = client.request(method, address, data=form).status_code
+    assert {what for what, status in statuses.items() if status not in REFUSED} == MAY[user], statuses
+    assert set(statuses.values()) <= {200, 303, *REFUSED}
+    client.close()
+    root.close()
+
+
+def token_in(page: str) -> str:
+    found = re.search('name="csrf" value="([^"]+)"', page)
+    assert found is not None
+    return found[1]
 
 
 def pages(site) -> list[str]:
@@ -71,7 +109,7 @@ def test_every_page_is_usable_in_both_themes_at_both_widths(site, browser, theme
     findings = {"/console/login": window.axe(source)}
     window.log_in("root", PASSWORD)
     for address in pages(site):
-        if address not in findings:
+        if address not in findings and "/parts/" not in address:
             window.page.goto(address)
             findings[address] = window.axe(source)
             wide = window.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
@@ -120,6 +158,52 @@ def test_times_are_those_of_the_reader_with_utc_beside_them(window):
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\)", shown)
     here, utc = re.findall(r" (\d\d):(\d\d):", shown)
     assert (int(here[0]) * 60 + int(here[1]) - int(utc[0]) * 60 - int(utc[1])) % 1440 == 330  # Asia/Kolkata is UTC+5:30
+
+
+def test_a_command_goes_there_and_its_answer_comes_back(window):
+    page = window.page
+    page.goto(f"/console/devices/{DEVICE}")
+    page.get_by_role("link", name="Send switch").click()
+    page.get_by_label("on (may be left out)").select_option("yes")
+    page.get_by_role("button", name="Send").click()
+    page.wait_for_url("**/console/commands/*")
+    page.locator("#life", has_text="SUCCEEDED").wait_for()
+    assert '"ok": true' in page.get_by_role("region", name="State of the command").inner_text()
+    assert page.get_by_role("button", name="Cancel this command").count() == 0
+    page.goto("/console/commands?device=lamp-1&state=SUCCEEDED")
+    assert page.get_by_role("row").count() >= 2
+    assert window.faults == []
+
+
+def test_a_command_that_waits_is_cancelled_and_the_page_says_so_by_itself(site, window):
+    page = window.page
+    page.goto("/console/devices/lamp-2/send")
+    page.get_by_label("Command").fill("dim")
+    page.get_by_label("Arguments (JSON)").fill("{")
+    page.get_by_role("button", name="Send").click()
+    assert "is not JSON" in page.get_by_role("alert").inner_text()
+    page.get_by_label("Arguments (JSON)").fill('{"level": 3}')
+    page.get_by_label("Time to live in seconds").fill("300")
+    page.get_by_role("button", name="Send").click()
+    page.wait_for_url("**/console/commands/*")
+    life = page.locator("#life")
+    assert '"level": 3' in life.inner_text()
+    other = BrowserWindow(window.page.context.browser, site.url)
+    other.log_in("root", PASSWORD)
+    other.page.goto(page.url)
+    other.page.get_by_role("button", name="Cancel this command").click()
+    page.locator("#life", has_text="CANCELLED").wait_for()
+    assert "cancelled by client" in life.inner_text()
+    assert (window.faults, other.faults) == ([], [])
+    other.close()
+
+
+def test_a_plot_is_drawn_from_the_table(window):
+    page = window.page
+    page.goto(f"/console/devices/{DEVICE}?metric=temperature&span=7d")
+    page.locator("figure canvas").wait_for()
+    assert page.get_by_role("row", name="temperature").first.inner_text().startswith("temperature\t24.75\tCel")
+    assert window.faults == []
 
 
 def test_the_page_works_without_scripts(site, browser):

@@ -1,4 +1,4 @@
-"""The pages of devices: the fleet, and each device."""
+"""The page of the fleet: the devices that match, on the page and as CSV."""
 
 import asyncio
 import csv
@@ -13,7 +13,7 @@ from fogline.process.kernel_clock import wall_clock_ms
 from fogline_cloud.api import requests
 from fogline_cloud.api.context import ApiContext
 from fogline_cloud.api.device_routes import DeviceRoutes
-from fogline_cloud.console.device_query import SILENT, DeviceSearch, read_search
+from fogline_cloud.console.fleet_search import SILENT, DeviceSearch, read_search
 from fogline_cloud.console.guard import Viewer
 from fogline_cloud.console.rendering import ROOT, Rendering
 from fogline_cloud.devices.device_facts import facts_of
@@ -27,7 +27,7 @@ COLUMNS = ("device", "type", "gateways", "last_seen", "firmware", "tags")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-class DevicePages:
+class FleetPage:
     """The handlers."""
 
     def __init__(self, context: ApiContext, rendering: Rendering) -> None:
@@ -42,7 +42,7 @@ class DevicePages:
         found = await self._found(search, viewer, SHOWN + 1)
         shown = found[:SHOWN]
         return self._rendering.page(
-            "devices.html",
+            "fleet.html",
             request,
             viewer,
             search=search,
