@@ -5,8 +5,11 @@
     spark = session("cloud.toml")
     readings(spark, "cloud.toml", streaming=True)
 
+`kept_windows`: the query that keeps windows up to date
 `reader_notes`: notes what streams have read of the tables
 `windows`: aggregates by time that late events, replays and deletions reach
+`windows_folder`: the folder of windows, with their definition and their owner
+`windows_query`: what windows are, as queries
 
 `readings`, `events`, `raw` and `fleet` are the Delta tables (docs/reference/columns.md). `metadata` is that of every event from
 its topic, at least once. Each function takes the session, so that it works with a notebook's own.
@@ -129,6 +132,12 @@ def metadata(spark: SparkSession, config: Config = "cloud.toml", *, streaming: b
 def version(config: Config = "cloud.toml", table: str = "readings") -> int:
     """Return the newest version of a table. Raises `Misconfigured` if it cannot be read."""
     return TableLog(table, _folder(_settings(config), table)).version()
+
+
+def table_id(config: Config = "cloud.toml", table: str = "readings") -> str:
+    """Return the id of a table: one that was made again has another. Raises `Misconfigured` if it cannot be read."""
+    found: str = TableLog(table, _folder(_settings(config), table)).snapshot().metadata().id
+    return found
 
 
 def storage(config: Config = "cloud.toml") -> dict[str, str]:

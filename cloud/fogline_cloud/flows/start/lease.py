@@ -1,38 +1,47 @@
-"""The lease of a running flow on its checkpoint: a second flow with the same settings is refused before it starts Spark.
+"""A lease on a folder: a second process that would use it is refused at its start, a flow before it starts Spark.
 
-It is a lock of the kernel on a file beside the checkpoint, so it ends with the process that holds it, however that ends. A
-checkpoint in an object store has no lease: there the newest flow takes over (`fogline_cloud.flows.tables.owner`).
+It is a lock of the kernel on a file beside the folder, so it ends with the process that holds it, however that ends. A folder
+in an object store has no lease: there the newest owner takes over (`fogline_cloud.flows.tables.owner`).
 """
 
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from fogline.errors import Misconfigured
 
 
+def leased(checkpoint: str) -> AbstractContextManager[None]:
+    """Hold the lease on a flow's checkpoint within this. Raises `Misconfigured` if another process holds it."""
+    remedy = "Stop that one first, or give this one other [flow] tables and another checkpoint"
+    return held(checkpoint, f"[flow] checkpoint = {checkpoint}", "flow", remedy)
+
+
 @contextmanager
-def leased(checkpoint: str) -> Iterator[None]:
-    """Hold the lease on a checkpoint within this. Raises `Misconfigured` if another process holds it."""
-    if "://" in checkpoint:
+def held(folder: str, called: str, holder: str, remedy: str) -> Iterator[None]:
+    """Hold the lease on a folder within this. Raises `Misconfigured` if another process holds it.
+
+    For that error, `called`: the folder in words, `holder`: what uses it, `remedy`: what to do.
+    """
+    if "://" in folder:
         yield
         return
-    path = Path(f"{checkpoint}.lock")
+    path = Path(f"{folder}.lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise Misconfigured(f"[flow] checkpoint = {checkpoint}: cannot write {path}: {error.strerror}") from None
+        raise Misconfigured(f"{called}: cannot write {path}: {error.strerror}") from None
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            holder = os.read(descriptor, 20).decode("ascii", "replace").strip() or "unknown"
-            text = f"another flow uses it on this machine (process {holder}), and goes on"
-            remedy = "Stop that one first, or give this one other [flow] tables and another checkpoint"
-            raise Misconfigured(f"[flow] checkpoint = {checkpoint}: {text}. {remedy}") from None
+            process = os.read(descriptor, 20).decode("ascii", "replace").strip() or "unknown"
+            raise Misconfigured(
+                f"{called}: another {holder} uses it on this machine (process {process}), and goes on. {remedy}"
+            ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
