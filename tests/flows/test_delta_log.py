@@ -389,3 +389,40 @@ def test_a_commit_whose_repeat_fails_is_repeated_by_the_next_one(table, log, fol
     log.append(files(table, 2), batch(FIRST, 1), FIRST)
 
     assert sequences(table) == [1, 2]
+
+
+@pytest.mark.fault("K12")
+def test_a_commit_that_was_overwritten_between_two_queries_of_a_process_is_repeated(table, log, folder, caplog):
+    log.append(files(table, 1), batch(FIRST, 0), FIRST)
+    log.append(files(table, 2), batch(FIRST, 1), FIRST)
+    overwrite(folder, 3)
+
+    later = DeltaLog("events", table, log)
+    later.read_back()
+
+    assert later.newest(batch(FIRST, 0)) == 1, "a takeover compares it with the checkpoint"
+    assert sequences(table) == [1, 2]
+    later.append(files(table, 3), batch(FIRST, 2), FIRST)
+    assert sequences(table) == [1, 2, 3]
+
+
+@pytest.mark.fault("K12")
+def test_a_batch_is_compared_with_a_table_that_has_the_overwritten_commit_again(table, log, folder):
+    log.append(files(table, 1), batch(FIRST, 0), FIRST)
+    overwrite(folder, 2)
+    assert log.newest(batch(FIRST, 0)) == -1, "so a batch that is done would be done again"
+
+    log.read_back()
+
+    assert log.newest(batch(FIRST, 0)) == 0
+
+
+def test_a_restore_that_overwrote_a_commit_between_two_queries_stops_the_flow(table, log, folder):
+    log.append(files(table, 1), batch(FIRST, 0), FIRST)
+    log.append(files(table, 2), batch(FIRST, 1), FIRST)
+    overwrite(folder, 3)
+    entry = folder / "events" / "_delta_log" / f"{3:020}.json"
+    entry.write_text(entry.read_text().replace("OPTIMIZE", "RESTORE"))
+
+    with pytest.raises(Misconfigured, match="was restored to an earlier version"):
+        DeltaLog("events", table, log).read_back()

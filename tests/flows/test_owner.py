@@ -1,5 +1,6 @@
 """Two flows of one name on the same tables, and tables that were set back, with a real Kafka and a real Spark."""
 
+import json
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,8 @@ from deltalake import DeltaTable
 
 from flows.other_flows import other_flow
 from flows.tenant_flow import Flow
-from fogline.errors import Misconfigured
+from fogline.errors import Misconfigured, Unreachable
+from fogline_cloud.flows.driver.query import Query
 
 LIMIT_S = 120.0
 
@@ -102,6 +104,48 @@ def test_tables_from_an_older_copy_are_refused_until_the_checkpoint_is_deleted(f
     with pytest.raises(Misconfigured, match=r"has finished batch 1, but the tables .* hold batch 0 of it"):
         flow.run()
     shutil.rmtree(flow.checkpoint)
+    flow.run()
+
+    assert sequences(flow) == ([1, 2], [1, 2])
+
+
+def overwrite_last(flow: Flow, table: str) -> None:
+    """Overwrite the newest commit as a program does that looks whether its entry exists, and then puts it."""
+    entry = max((flow.tables / table / "_delta_log").glob("*.json"))
+    entry.write_text(f"{json.dumps({'commitInfo': {'operation': 'OPTIMIZE'}})}\n")
+
+
+@pytest.mark.fault("K12")
+@pytest.mark.parametrize("table", ["events", "readings"])
+def test_a_flow_that_was_started_again_repeats_its_last_commit_if_it_was_overwritten(flow: Flow, make_event, table):
+    flow.land([make_event(b"1")])
+    flow.run()
+    flow.land([make_event(b"2")])
+    flow.run()
+    overwrite_last(flow, table)
+    flow.land([make_event(b"3")])
+
+    flow.run()
+
+    assert sequences(flow) == ([1, 2, 3], [1, 2, 3])
+
+
+@pytest.mark.fault("K12")
+def test_a_query_that_follows_a_loss_of_kafka_repeats_an_overwritten_commit(flow: Flow, make_event, monkeypatch):
+    """The process goes on, and remembers its commit."""
+    flow.land([make_event(b"1")])
+    run, lost = Query.run, []
+
+    def lose_kafka(self: Query, *given: object, **named: object) -> None:
+        run(self, *given, **named)  # type: ignore[arg-type]
+        if not lost:
+            lost.append(self)
+            overwrite_last(flow, "events")
+            overwrite_last(flow, "readings")
+            flow.land([make_event(b"2")])
+            raise Unreachable("Kafka is away")
+
+    monkeypatch.setattr(Query, "run", lose_kafka)
     flow.run()
 
     assert sequences(flow) == ([1, 2], [1, 2])

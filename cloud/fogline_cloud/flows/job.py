@@ -180,11 +180,12 @@ class _QueryLoop:
             failures = 0
             callbacks.on_progress(progress)
 
+        sink = new_sink(self.spark, self.settings, progressed)  # one for all queries: it knows the commits of former ones
         while not self.stop.is_set():
             query = Query(
                 self.spark,
                 self.settings,
-                new_sink(self.spark, self.settings, progressed),
+                sink,
                 callbacks.on_offsets,
                 epoch=epoch,
                 accept_new_topics=self.accept_new_topics,

@@ -49,6 +49,7 @@ class ParsedSink:
         self._settings = settings
         self._on_progress = on_progress
         self._export = export
+        self._logs: tuple[DeltaLog, DeltaLog] | tuple[()] = ()
         self._tables = tables_in(settings.flow.tables, storage_of(settings))
         self._key_files = key_files_of(settings.flow, self._tables.events)
 
@@ -69,22 +70,23 @@ class ParsedSink:
     def open(self) -> bool:
         """Open the tables, and create missing ones. Returns True if `events` existed. Raises `Misconfigured`."""
         exists = make_tables(self._spark, self._tables)
-        self._events = DeltaLog("events", self._tables.events)
-        self._readings = DeltaLog("readings", self._tables.readings)
+        events, readings = self._logs or (None, None)  # of a former query
+        self._logs = DeltaLog("events", self._tables.events, events), DeltaLog("readings", self._tables.readings, readings)
         return exists
 
     @property
     def logs(self) -> Sequence[DeltaLog]:
         """The logs of the tables, that of `events` first."""
-        return self._events, self._readings
+        return self._logs
 
     def begin(self, owner: Owner, topic_ids: TopicIds) -> None:
         """Take micro-batches of this owner from now on."""
         flow, plan = self._settings.flow, plan_of(self._settings)
+        events, readings = self.logs
         self._committer = MicroBatchCommitter(
             spark=self._spark,
-            events=self._events,
-            readings=self._readings,
+            events=events,
+            readings=readings,
             task=WorkerTask(
                 plan=plan,
                 events=self._tables.events,
@@ -103,10 +105,15 @@ class ParsedSink:
 
     def resume(self, bounds: Bounds) -> Positions:
         """Finish the last batches of former checkpoints. Returns the positions after the last rows of `events`."""
-        landed = of_events(self._committer.owner, self._events, self._committer.topic_ids.ids, bounds)
+        landed = of_events(self._committer.owner, self.logs[0], self._committer.topic_ids.ids, bounds)
         for batch in landed.unfinished:
             self._committer.finish(batch)
         return landed.positions
+
+    def finish(self, batch: MicroBatch) -> None:
+        """Write what `readings` lacks of the newest batch in `events`. Its checkpoint may say that it is finished."""
+        if self.logs[1].newest(batch) < batch.number:
+            self._committer.finish(batch)
 
     def land(self, raw: DataFrame, batch: MicroBatch, *, decided: bool) -> int:
         """Land one micro-batch. `decided`: its rows are in `events` already. Returns the number of its events."""

@@ -16,7 +16,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from fogline.errors import FoglineError, Misconfigured, Unreachable
 from fogline.process.service_manager import tell_progress
-from fogline_cloud.flows.driver.checkpoint import delete_checkpoint, open_checkpoint
+from fogline_cloud.flows.driver.checkpoint import delete_checkpoint, open_checkpoint, plan_again
 from fogline_cloud.flows.driver.metrics import Offsets
 from fogline_cloud.flows.driver.session import log_file
 from fogline_cloud.flows.driver.source import raw_stream, starting_offsets
@@ -50,7 +50,8 @@ _POLL_S = 0.25  # Spark offers no way to wait for the end of a query and for som
 class QuerySink(Protocol):
     """The tables that a query writes, and its way to write them. `name`: name of the query. `checkpoint`: its folder.
 
-    A query calls `open`, then `begin`, then `resume` if its checkpoint is new but the tables are not, then `land`.
+    A query calls `open`, then `begin`, then `finish`, or `resume` if its checkpoint is new but the tables are not, then `land`.
+    Further queries of the process may follow with the same sink.
     """
 
     name: str
@@ -71,6 +72,9 @@ class QuerySink(Protocol):
 
     def begin(self, owner: Owner, topic_ids: TopicIds) -> None:
         """Take micro-batches of this owner from now on."""
+
+    def finish(self, batch: MicroBatch) -> None:
+        """Write what other tables lack of the newest batch in the first one. Its checkpoint may say that it is finished."""
 
     def resume(self, bounds: Bounds) -> Positions:
         """Finish the last batches of former checkpoints. Returns the positions after the last rows."""
@@ -164,15 +168,27 @@ class Query:
         """Takeover the tables. Returns Spark's starting offsets. Raises `Misconfigured` if Kafka has deleted unread records."""
         sink = self._sink
         exists = sink.open()
+        for each in sink.logs:
+            each.read_back()
         self._topic_ids = topic_ids = read_topic_ids(self._settings)
         takeover = self._takeover(topic_ids)
         if takeover.is_replaced:
             delete_checkpoint(self._spark, sink.checkpoint)
             takeover = self._takeover(topic_ids)
+        if takeover.is_overwritten:
+            done = takeover.checkpoint.done
+            log.error(
+                "%s: another program has overwritten the commit of batch %d (docs/store.md). Its records are read again.",
+                *(sink.logs[0].folder.path, done),
+            )
+            plan_again(self._spark, sink.checkpoint, done)
+            takeover = self._takeover(topic_ids)
         self._owner = takeover.make(exists=exists, epoch=self.epoch)
         self.epoch = self._owner.epoch
         self._planned, self._decided = takeover.checkpoint.planned, takeover.decided
         sink.begin(self._owner, topic_ids)
+        if takeover.decided >= 0:
+            sink.finish(MicroBatch(self._settings.flow.name, self._owner.run, takeover.decided))
         known = self._known(takeover, topic_ids) if exists else {}
         return starting_offsets(topic_ids.partitions, known)
 

@@ -46,6 +46,7 @@ class RawSink:
         self._settings = settings
         self._on_progress = on_progress
         self._folder = tables_in(settings.flow.tables, storage_of(settings)).raw
+        self._log: DeltaLog | None = None
 
     def batch_sizes(self) -> list[int]:
         """Return the one size that all micro-batches have."""
@@ -58,12 +59,13 @@ class RawSink:
     def open(self) -> bool:
         """Open the table, and create it if it is missing. Returns True if it existed. Raises `Misconfigured`."""
         exists = make_table(self._spark, self._folder, schema.RAW, MEASURED["raw"])
-        self._log = DeltaLog("raw", self._folder)
+        self._log = DeltaLog("raw", self._folder, self._log)
         return exists
 
     @property
     def logs(self) -> Sequence[DeltaLog]:
         """The log of the table."""
+        assert self._log is not None, "a query calls `open` first"
         return (self._log,)
 
     def begin(self, owner: Owner, topic_ids: TopicIds) -> None:
@@ -71,9 +73,12 @@ class RawSink:
         self._owner = owner
         self._topic_ids = topic_ids
 
+    def finish(self, batch: MicroBatch) -> None:
+        """Do nothing: a batch has one commit."""
+
     def resume(self, bounds: Bounds) -> Positions:
         """Return the positions after the last rows. No batch is unfinished, because it has one commit."""
-        return of_raw(self._owner, self._log, self._topic_ids.ids, bounds)
+        return of_raw(self._owner, self.logs[0], self._topic_ids.ids, bounds)
 
     def land(self, raw: DataFrame, batch: MicroBatch, *, decided: bool) -> int:
         """Append one micro-batch, unless it is `decided`: in the table already. Returns the number of records."""
@@ -87,7 +92,7 @@ class RawSink:
             files = collected(raw.coalesce(parallel).mapInArrow(partial(stage_raw, task, batch), REPLY)).files
             # After reading: if a topic was created again meanwhile, these records may belong to another id.
             self._topic_ids.check()
-            self._log.append(files, batch, self._owner)
+            self.logs[0].append(files, batch, self._owner)
             return count_rows(files)
 
         records = repeated(append)

@@ -35,7 +35,8 @@ class Takeover:
 
     def __post_init__(self) -> None:
         self._decisive = self.logs[0]
-        self.decided = self._decisive.newest(MicroBatch(self.flow.name, self.checkpoint.run, 0))
+        self._batch = MicroBatch(self.flow.name, self.checkpoint.run, 0)
+        self.decided = self._decisive.newest(self._batch)
 
     @property
     def newest(self) -> Owner:
@@ -47,6 +48,17 @@ class Takeover:
     def is_replaced(self) -> bool:
         """True if `fogline flow resume` has replaced the checkpoint by the positions in the first table."""
         return self._decisive.version_of(self.newest.application_of_successor) is not None
+
+    @property
+    def is_overwritten(self) -> bool:
+        """True if only the first table lacks the newest batch of the checkpoint: another program has overwritten its commit.
+
+        The first table gets each batch first, so an older copy of it alone is the only other way to this.
+        """
+        done = self.checkpoint.done
+        if done < 0 or self.decided != done - 1 or any(log.is_restored(self.newest.name) for log in self.logs):
+            return False
+        return any(log.newest(self._batch) == done for log in self.logs[1:])
 
     def check(self, *, exists: bool, epoch: int | None = None) -> Owner:
         """Return the newest owner of the tables. Raises `Misconfigured` if the checkpoint is another owner's, or was set back.

@@ -32,13 +32,22 @@ class DeltaLog(TableLog):
     """The log of one existing table, to which a flow commits. Not thread-safe.
 
     If another program overwrites a commit of this object, a later call repeats it (docs/decisions/0046).
+    `former`: an object for the same table that this process does not use any more. Its commits are this object's too.
     """
 
-    def __init__(self, table: str, folder: TableFolder) -> None:
+    def __init__(self, table: str, folder: TableFolder, former: "DeltaLog | None" = None) -> None:
         super().__init__(table, folder)
         self._seen = self._table.version()
         self._own = 0  # commits of this object since `_seen`
-        self._own_commits = OwnCommits(self.read_entry)
+        self.own_commits: OwnCommits = former.own_commits if former else OwnCommits(self.read_entry)
+
+    def read_back(self) -> None:
+        """Repeat commits of this process that another program has overwritten, so that the table can be asked what it has.
+
+        Raises `Misconfigured` if that is not possible, or another flow has taken over.
+        """
+        if self.own_commits.owner is not None:
+            self._recommit_overwritten(self.own_commits.owner)
 
     def take_over(self, owner: Owner, marks: Mapping[str, int], files: Sequence[File] = (), at: int | None = None) -> None:
         """Commit this owner, with further transactions `marks` and `files`. Raises `Misconfigured` if another flow came first.
@@ -107,11 +116,12 @@ class DeltaLog(TableLog):
             try:
                 self._write(commit, owner)
             except CommitFailedError as error:
-                if not self._own_commits.holds(commit, after, self.version()):
+                if not self.own_commits.holds(commit, after, self.version()):
                     log.info("%s: repeating a commit: %s", self.folder.path, str(error).partition("\n")[0])
                     continue
             self._own += 1
-            self._own_commits.add(commit, after, time.monotonic())
+            self.own_commits.add(commit, after, time.monotonic())
+            self.own_commits.owner = owner
             return True
         raise Unreachable(f"{self.folder.path}: other programs' commits came first for {RETRY_S:.0f} s")
 
@@ -133,15 +143,17 @@ class DeltaLog(TableLog):
     def _recommit_overwritten(self, owner: Owner) -> None:
         """Repeat commits of this object that another program has overwritten. Raises `Misconfigured` if files are gone."""
         newest = self.version()
-        for commit, version in self._own_commits.overwritten(newest, time.monotonic()):
+        for commit, version in self.own_commits.overwritten(newest, time.monotonic()):
             self._table = DeltaTable(self.folder.uri, storage_options=self.folder.storage)  # it remembers the former entry
-            self._own -= 1
+            self._own = max(0, self._own - 1)
             log.error(
                 "%s: another program has overwritten version %d of the table, and so removed %s. It does not write with "
                 "put-if-absent: give each Spark session that writes here Fogline's log store (docs/store.md). "
                 "Repeating the commit.",
                 *(self.folder.path, version, commit.text),
             )
+            if has_restore(self._table.history(newest - version + 1)):
+                raise restored(self.folder.path)
             # Files that a later commit has removed are in the table in another form: that commit saw them.
             removed = removed_paths(self.read_entry(each) for each in range(version, newest + 1))
             files = [each for each in commit.files if each.path not in removed]
@@ -157,7 +169,7 @@ class DeltaLog(TableLog):
                 partial(self._may_repeat, owner),
                 look_back=False,
             )
-            self._own_commits.forget(commit)
+            self.own_commits.forget(commit)
             newest = self.version()
 
     def _may_repeat(self, owner: Owner) -> bool:

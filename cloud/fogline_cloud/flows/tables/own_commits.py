@@ -10,6 +10,7 @@ import msgspec
 
 from fogline_cloud.flows.tables.batch import File
 from fogline_cloud.flows.tables.files import count_rows
+from fogline_cloud.flows.tables.owner import Owner
 
 SETTLED_S = 60.0
 """Time after which an entry of the log is read back a second time: no other program writes for so long."""
@@ -42,9 +43,13 @@ class _Unsettled(msgspec.Struct):
 
 
 class OwnCommits:
-    """The commits of one process to one table that another program may still overwrite. Not thread-safe."""
+    """The commits of one process to one table that another program may still overwrite. Not thread-safe.
+
+    `owner`: the owner under whom the last of them was made.
+    """
 
     def __init__(self, read: ReadEntry) -> None:
+        self.owner: Owner | None = None
         self._read = read
         self._unsettled: list[_Unsettled] = []
 
