@@ -79,6 +79,7 @@ class Sink:
         self._stored: Position | None = None  # as the database has it, as far as this process knows
         self._snapshot: tuple[int, list[TableFile]] | None = None
         self._has_warned = False
+        self._transactions = 0
 
     @property
     def target(self) -> str:
@@ -86,13 +87,17 @@ class Sink:
         return self._settings.table or self._settings.source
 
     def catch_up(self, stop: threading.Event, on_progress: Callable[[SinkProgress], None]) -> bool:
-        """Write every version that there is, until `stop` is set. Returns True if nothing was left.
+        """Write every version that there is, until `stop` is set, or nothing can be written. Returns True if nothing was left.
 
         Raises `Unreachable` if database or store are away, `Misconfigured` if the user has to change something.
         """
+        before = -1
         while not stop.is_set():
             if self._is_current():
                 return True
+            if self._transactions == before:  # another process was faster, or the next version cannot be read yet
+                return False
+            before = self._transactions
             try:
                 with connected(self._place) as database:
                     self._write_all(database, stop, on_progress)
@@ -196,6 +201,7 @@ class Sink:
             inserted = self._insert(database, step.files)
             database.set_position(self._name, reached)
         self._stored, self._copy_again = reached, False
+        self._transactions += 1
         return inserted, deleted, reached
 
     def _insert(self, database: Database, files: Sequence[TableFile]) -> int:

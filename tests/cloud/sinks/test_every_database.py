@@ -9,7 +9,10 @@ import pytest
 
 from fogline.errors import Misconfigured
 from fogline_cloud.flows.tables.readers import readers_of
+from fogline_cloud.sinks.database import Database
 from fogline_cloud.sinks.place import Kind
+from fogline_cloud.sinks.sink import Sink, run_sink
+from fogline_cloud.sinks.source import Source
 from fogline_lab.flow_table import DAY
 
 TUESDAY = DAY + timedelta(days=1)
@@ -213,6 +216,48 @@ def test_a_process_that_was_overtaken_goes_on_after_the_other(world):
     assert first.catch_up(threading.Event(), on_progress)
     assert [each.inserted for each in done] == [2, 1]
     assert_equal(world, table)
+
+
+class Waits(threading.Event):
+    """A stop that comes after some waits. It counts them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def wait(self, _timeout=None):
+        self.count += 1
+        if self.count == 3:
+            self.set()
+        return super().wait(0)
+
+
+@pytest.mark.parametrize("reason", ["overtaken", "unreadable"])
+def test_a_sink_that_can_write_nothing_waits_before_it_tries_again(world, monkeypatch, reason):
+    """Another process writes under its name each time; or the table's next entry is there, and empty."""
+    table, passes = world.made(), []
+    table.append(1)
+    sink, stop = world.sink(table), Waits()
+    world.fill(table, sink=sink)
+    if reason == "overtaken":
+        table.append(1)
+    else:
+        monkeypatch.setattr(Source, "entry", lambda self, version, entry=Source.entry: entry(self, min(version, table.version)))
+
+    prepare = Sink._prepare
+
+    def counted(self, database):
+        passes.append(database)
+        if len(passes) > 20:
+            stop.set()
+        return prepare(self, database)
+
+    monkeypatch.setattr(Sink, "_prepare", counted)
+    monkeypatch.setattr(Database, "lock_position", lambda *_: None)
+    quiet = {"on_progress": lambda _: None, "on_current": lambda: None, "on_failure": lambda _: None}
+    run_sink(sink, stop, **quiet)
+
+    assert len(passes) == stop.count == 3
 
 
 def test_rows_of_others_are_not_deleted(world):
