@@ -64,7 +64,24 @@ def expired_log_files(names: Iterable[str], newest: int, keep_commits: int, read
     return sorted(name for name in names if (match := _OF_VERSION.fullmatch(name)) and int(match[1]) < first)
 
 
-def vacuum_after(days: float, readers: Iterable[ChangeReader], read_at_ms: Mapping[int, int], now: datetime) -> timedelta:
+def entries_of(written: Mapping[str, datetime]) -> dict[int, datetime]:
+    """Return when the entry of each version was written. `written`: when each file of the log was."""
+    found = ((_OF_VERSION.fullmatch(name), moment) for name, moment in written.items())
+    return {int(match[1]): moment for match, moment in found if match and match[2] == "json"}
+
+
+def oldest_version(written: Mapping[str, datetime], at: datetime) -> int:
+    """Return the version that was the newest one at a time, or else the oldest one that the log leads to.
+
+    `written`: when each file of the log was written.
+    """
+    entries = entries_of(written)
+    checkpoints = [int(name[:20]) for name in written if name.endswith(".checkpoint.parquet") and _OF_VERSION.fullmatch(name)]
+    first = 0 if 0 in entries else min(checkpoints, default=0)
+    return max([first, *(version for version, moment in entries.items() if moment <= at)])
+
+
+def vacuum_after(days: float, readers: Iterable[ChangeReader], read_at_ms: Mapping[int, float], now: datetime) -> timedelta:
     """Return how long ago a file must have become unneeded to be deleted: `days`, or longer for readers that are behind.
 
     `read_at_ms`: time of the commit of each version that a reader has read, since 1970. A version that the log does not

@@ -1,9 +1,10 @@
-"""The readers of the tables, and how far each is behind."""
+"""The readers of the tables, how far each is behind, and how far one without a note could be."""
 
 import msgspec
 
 from fogline_cloud.flows.tables.readers import forget_reader, readers_of
 from fogline_cloud.maintenance.maintain import existing
+from fogline_cloud.maintenance.plan import entries_of
 from fogline_cloud.maintenance.table import MaintainedTable
 from fogline_cloud.settings import CloudSettings
 
@@ -16,6 +17,26 @@ class ReaderLag(msgspec.Struct, frozen=True):
     version: int
     behind: int
     noted_s: float
+
+
+class ChangeHistory(msgspec.Struct, frozen=True):
+    """The changes of a table that the log has. `since_s`: time of the first one, since 1970. `is_cut`: older ones are gone."""
+
+    table: str
+    versions: int
+    since_s: float
+    is_cut: bool
+
+
+def change_histories(settings: CloudSettings) -> list[ChangeHistory]:
+    """Return how far a reader without a note can go back in each table. Raises `Misconfigured` if one cannot be opened."""
+    found = []
+    for name, folder in existing(settings).items():
+        written = MaintainedTable(name, folder).log_written()
+        first = min(entries := entries_of(written), default=0)
+        since_s = entries[first].timestamp() if entries else 0.0
+        found.append(ChangeHistory(name, len(entries), since_s, first > 0))
+    return found
 
 
 def reader_lags(settings: CloudSettings) -> list[ReaderLag]:

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from typing import TypeVar
@@ -18,7 +18,7 @@ from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.flows.tables.readers import readers_of
 from fogline_cloud.flows.tables.table_features import reader_problems
 from fogline_cloud.flows.tables.table_log import state_of
-from fogline_cloud.maintenance.plan import Compaction, expired_log_files, vacuum_after
+from fogline_cloud.maintenance.plan import Compaction, entries_of, expired_log_files, oldest_version, vacuum_after
 from fogline_cloud.store.failure import failure_of, first_line
 
 ATTEMPTS = 8
@@ -128,10 +128,13 @@ class MaintainedTable:
 
     def vacuum(self, days: float, now: datetime, *, dry_run: bool) -> int:
         """Delete files that no version of the last `days` needs, and no reader that is behind. Returns their number."""
-        readers = self.waiting_readers(now)
-        committed_ms = self._committed_ms({each.version for each in readers})
+        readers, written = self.waiting_readers(now), self.log_written()
+        read = {each.version for each in readers}
+        committed_ms = {version: at.timestamp() * 1000 for version, at in entries_of(written).items() if version in read}
         kept = vacuum_after(days, readers, committed_ms, now)
-        read = sorted(committed_ms) or None  # a checkpoint forgets when a file became unneeded, so their files are named too
+        # Checkpoints forget after a day when a file became unneeded (`delta.deletedFileRetentionDuration`), so these versions
+        # name their files. Files of later versions are younger than `kept`.
+        named = sorted({*committed_ms, oldest_version(written, now - timedelta(days=days))})
         hour = int(now.timestamp()) // _HOUR_S
         properties = CommitProperties(app_transactions=[Transaction(_VACUUM, hour, int(now.timestamp() * 1000))])
 
@@ -140,7 +143,7 @@ class MaintainedTable:
                 retention_hours=math.ceil(kept / timedelta(hours=1)),
                 dry_run=dry_run,
                 full=True,
-                keep_versions=read,
+                keep_versions=named,
                 enforce_retention_duration=False,  # the setting has a lower bound of its own
                 commit_properties=properties,
                 post_commithook_properties=HOOK,
@@ -160,12 +163,11 @@ class MaintainedTable:
                 system.delete_file(path)
         return len(old)
 
-    def _committed_ms(self, versions: Iterable[int]) -> dict[int, int]:
-        """Return when these versions were committed, since 1970, as far as the log has them."""
+    def log_written(self) -> dict[str, datetime]:
+        """Return when each file of the log was written."""
         with self.mapped():
-            entries = {version: f"_delta_log/{version:020}.json" for version in versions}
-            found = self.folder.file_system().get_file_info(list(entries.values()))
-        return {version: each.mtime_ns // 1_000_000 for version, each in zip(entries, found, strict=True) if each.is_file}
+            found = self.folder.file_system().get_file_info(pafs.FileSelector("_delta_log"))
+        return {each.base_name: each.mtime.astimezone(UTC) for each in found if each.is_file}
 
     def expire_log(self, keep_commits: int, now: datetime, *, dry_run: bool) -> int:
         """Delete the log's files that only versions before the last `keep_commits` need, and no reader.
@@ -176,8 +178,7 @@ class MaintainedTable:
         with self.mapped():
             self.table.update_incremental()
             system = self.folder.file_system()
-            names = [each.base_name for each in system.get_file_info(pafs.FileSelector("_delta_log")) if each.is_file]
-            expired = expired_log_files(names, self.table.version(), keep_commits, readers)
+            expired = expired_log_files(self.log_written(), self.table.version(), keep_commits, readers)
             for name in expired if not dry_run else []:
                 system.delete_file(f"_delta_log/{name}")
         return len(expired)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import threading
 import time
 from collections import Counter
@@ -21,6 +22,7 @@ from fogline_cloud.flows.tables.readers import forget_reader, note_reader
 from fogline_cloud.maintenance import plan, table
 from fogline_cloud.maintenance.maintain import maintain
 from fogline_cloud.maintenance.plan import Compaction
+from fogline_cloud.maintenance.reader_lag import change_histories
 from fogline_cloud.maintenance.table import MaintainedTable
 
 MONDAY, TUESDAY = date(2026, 1, 5), date(2026, 1, 6)
@@ -216,6 +218,48 @@ def test_files_are_kept_for_a_reader_that_is_behind(events, run):
     forget_reader(events.folder, "hourly")
     (step,) = run(now + timedelta(hours=21))
     assert (step.step, step.files) == ("vacuum", 1)
+
+
+def test_files_of_earlier_versions_are_kept_for_vacuum_days_though_checkpoints_forget_them(events, run):
+    """A file that was written three weeks ago, and replaced two days ago: a reader that slept for five days needs it."""
+    events.append(MONDAY)
+    table = DeltaTable(events.folder.uri)
+    table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 1 days"})
+    (file,) = table.file_uris()
+    table.delete()
+    log, now = Path(events.folder.path, "_delta_log"), datetime.now(UTC)
+    removal = log / f"{table.version():020}.json"
+    two_days_ago_ms = int((now - timedelta(days=2)).timestamp() * 1000)
+    removal.write_text(re.sub(r'"deletionTimestamp":\d+', f'"deletionTimestamp":{two_days_ago_ms}', removal.read_text()))
+    DeltaTable(events.folder.uri).create_checkpoint()
+    for path in (Path(file.removeprefix("file://")), *log.glob("*.json")):
+        days = 2 if path == removal else 21
+        os.utime(path, ((now - timedelta(days=days)).timestamp(),) * 2)
+
+    assert run(now) == []
+    assert Path(file.removeprefix("file://")).exists()
+    assert DeltaTable(events.folder.uri, table.version() - 1).to_pyarrow_table().num_rows > 0
+    os.utime(removal, ((now - timedelta(days=8)).timestamp(),) * 2)
+    (step,) = run(now + timedelta(hours=21))
+    assert (step.step, step.files) == ("vacuum", 1)
+
+
+def test_the_history_of_a_table_says_how_far_back_a_reader_without_a_note_can_go(events, make_table, settings):
+    make_table("readings")
+    events.append(MONDAY)
+    events.append(MONDAY)
+    (history, *_) = change_histories(settings)
+    assert (history.table, history.versions, history.is_cut) == ("events", 4, False)
+
+    DeltaTable(events.folder.uri).create_checkpoint()
+    log = Path(events.folder.path, "_delta_log")
+    for version in range(2):
+        (log / f"{version:020}.json").unlink()
+    moment = datetime.now(UTC) - timedelta(hours=3)
+    os.utime(log / f"{2:020}.json", (moment.timestamp(),) * 2)
+    (history, *_) = change_histories(settings)
+    assert (history.versions, history.is_cut) == (2, True)
+    assert history.since_s == pytest.approx(moment.timestamp())
 
 
 def test_the_command_lists_readers_and_forgets_one(events, make_table, settings, tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 from datetime import UTC, date, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from fogline_cloud.maintenance.plan import (
     OPEN_BYTES,
     compactions,
     expired_log_files,
+    oldest_version,
     vacuum_after,
 )
 
@@ -85,3 +87,22 @@ def test_files_are_kept_since_the_commit_that_the_slowest_reader_has_read():
 def test_files_are_kept_for_no_reader_longer_than_30_days():
     assert vacuum_after(7, [ChangeReader("a", 5, 0)], {5: ago_ms(timedelta(days=300))}, NOW) == KEPT
     assert vacuum_after(7, [ChangeReader("a", 5, 0)], {}, NOW) == KEPT, "the log does not have its version any more"
+
+
+@pytest.mark.parametrize(
+    ("names", "days", "expected"),
+    [
+        ({"0.json": 9, "1.json": 8, "2.json": 6}, 7, 1),
+        ({"0.json": 3, "1.json": 2}, 7, 0),
+        ({"5.checkpoint.parquet": 1, "5.json": 1, "6.json": 0}, 7, 5),
+        ({"5.checkpoint.parquet": 9, "5.json": 9, "6.json": 8, "7.json": 0}, 7, 6),
+    ],
+)
+def test_the_oldest_version_that_readers_may_ask_for(names, days, expected):
+    now = datetime(2026, 1, 31, tzinfo=UTC)
+    written = {
+        f"{int(number):020}.{kind}": now - timedelta(days=age)
+        for name, age in names.items()
+        for number, _, kind in [name.partition(".")]
+    }
+    assert oldest_version(written, now - timedelta(days=days)) == expected

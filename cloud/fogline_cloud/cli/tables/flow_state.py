@@ -18,7 +18,7 @@ from fogline_cloud.settings import CloudSettings, load
 if TYPE_CHECKING:
     from fogline_cloud.flows.deployed.parser_set import ParserEntry
     from fogline_cloud.flows.start.flow_state import FlowState
-    from fogline_cloud.maintenance.reader_lag import ReaderLag
+    from fogline_cloud.maintenance.reader_lag import ChangeHistory, ReaderLag
 
 
 def register(commands: Any) -> None:
@@ -84,7 +84,7 @@ def _gap(table: str, gap: Any) -> dict[str, Any]:
 def _status(arguments: argparse.Namespace) -> int:
     from fogline_cloud.flows.deployed.parser_log import ParserLog  # noqa: PLC0415 - a bridge needs no Arrow
     from fogline_cloud.flows.deployed.parser_set import newest_changes  # noqa: PLC0415 - as above
-    from fogline_cloud.maintenance.reader_lag import reader_lags  # noqa: PLC0415 - as above
+    from fogline_cloud.maintenance.reader_lag import change_histories, reader_lags  # noqa: PLC0415 - as above
 
     settings = load(arguments.config)
     now_s = time.time()
@@ -92,12 +92,18 @@ def _status(arguments: argparse.Namespace) -> int:
     problems = [problem for state in states for problem in state.problems(now_s)]
     queries = [_facts(state, now_s) for state in states]
     readers = reader_lags(settings) if states else []
+    histories = change_histories(settings) if states else []
     parsers = newest_changes(ParserLog(settings).history())
     if arguments.json:
-        facts = {"readers": [msgspec.structs.asdict(each) for each in readers], "parsers": [*map(_parser_facts, parsers)]}
-        show(json.dumps({"flow": settings.flow.name, "queries": queries, **facts, "problems": problems}))
+        about = {
+            "readers": [msgspec.structs.asdict(each) for each in readers],
+            "changes": [msgspec.structs.asdict(each) for each in histories],
+            "parsers": [*map(_parser_facts, parsers)],
+        }
+        show(json.dumps({"flow": settings.flow.name, "queries": queries, **about, "problems": problems}))
     else:
-        _show(settings.flow.name, queries, [*map(_reader_line, readers), *map(_parser_line, parsers)], problems)
+        lines = [*map(_history_line, histories), *map(_reader_line, readers), *map(_parser_line, parsers)]
+        _show(settings.flow.name, queries, lines, problems)
     return 1 if problems else 0
 
 
@@ -121,6 +127,11 @@ def _facts(state: "FlowState", now_s: float) -> dict[str, Any]:
         ],
         "gaps": [_gap(state.table, gap) for gap in state.gaps],
     }
+
+
+def _history_line(history: "ChangeHistory") -> str:
+    line = f"table {history.table}: changes since {utc(history.since_s)} ({history.versions:,} versions)"
+    return f"{line}; older ones are kept for readers that note their version" if history.is_cut else line
 
 
 def _reader_line(reader: "ReaderLag") -> str:
