@@ -76,14 +76,17 @@ class ClusterWorld:
         done = self.run(self.command(config, master, "--once"))
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def land(self, first: int, count: int) -> None:
-        """Write events to both shards in one Kafka transaction, as the bridge does. Their sequences begin at `first`."""
+    def land(self, first: int, count: int, **given: Any) -> None:
+        """Write events to both shards in one Kafka transaction, as the bridge does. Their sequences begin at `first`.
+
+        `given`: further attributes of each.
+        """
         producer = Producer({**self._settings.kafka, "transactional.id": f"land-{self._settings.tenant}"})
         producer.init_transactions(60)
         producer.begin_transaction()
         topic = topics.of_lane(Lane.TELEMETRY, self._settings.tenant)
         for sequence in range(first, first + count):
-            record = record_of(make_event(sequence, tenant=self._settings.tenant, device=f"lamp-{sequence % 7}"))
+            record = record_of(make_event(sequence, tenant=self._settings.tenant, device=f"lamp-{sequence % 7}", **given))
             producer.produce(topic, record.value, record.key, partition=sequence % SHARDS, headers=record.headers)
         producer.commit_transaction(60)
 

@@ -4,13 +4,17 @@ import asyncio
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from chaos.cluster_world import LIFE_S, ClusterWorld
+from flows.deployments import ACME, deploy, parser_folder, reads
 from fogline_cloud.cli.main import main
+from fogline_cloud.flows.deployed.parser_log import ParserLog
+from fogline_cloud.flows.deployed.parser_set import Change
+from fogline_cloud.settings import load
 from fogline_lab.kafka_broker import KafkaBroker
 from fogline_lab.object_store import ObjectStore
 from fogline_lab.spark_cluster import SparkCluster
@@ -107,6 +111,44 @@ async def test_kills_of_executors_and_of_the_driver_lose_and_double_no_event(wor
     assert world.rows("killed", "readings", ("sequence",)) == Counter({(each,): 2 for each in expected})
     assert set(world.rows("killed", "raw", ("topic", "partition", "offset")).values()) == {1}
     assert world.rows("killed", "raw", ("topic",)).total() == landed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.fault("K26")
+async def test_running_cluster_takes_a_deployed_parser_and_goes_back_from_a_broken_one(world, tmp_path):
+    config = world.config("deployed", min_partitions=4)
+    log, landed = ParserLog(load(config)), 0
+    one = deploy(log, parser_folder(tmp_path / "one", reads("one"))).digest
+
+    def digests() -> Counter[str | None]:
+        return Counter({digest: count for (digest,), count in world.rows("deployed", "events", ("parser_digest",)).items()})
+
+    async def land_until(done: Callable[[], bool], what: str) -> None:
+        """Land events until a micro-batch has shown what a parser is: the driver does not look before each one."""
+
+        def landed_and_done() -> bool:
+            nonlocal landed
+            world.land(landed + 1, 100, content_type=ACME, data=b"5")
+            landed += 100
+            return done()
+
+        await until(landed_and_done, what, LIFE_S, pause_s=1.0)
+
+    flow = world.flow(config, "flow-deployed")
+    try:
+        await start_child(flow, LIFE_S)
+        await land_until(lambda: digests()[one] > 0, "the executors do not read by the deployed parser")
+        deploy(log, parser_folder(tmp_path / "broken", "import no_such_module"))
+        await land_until(lambda: log.newest().change is Change.RETURN, "the flow does not go back from a broken parser")
+        two = deploy(log, parser_folder(tmp_path / "two", reads("two"))).digest
+        await land_until(lambda: digests()[two] > 0, "the executors do not read by the next parser")
+        await until(lambda: digests().total() == landed, "not every event is decided", LIFE_S, pause_s=0.5)
+    finally:
+        await kill_child(flow)
+    assert set(digests()) == {one, two}
+    assert world.rows("deployed", "events", ("outcome",)) == {("ok",): landed}
+    assert set(world.rows("deployed", "events", ("sequence",)).values()) == {1}
 
 
 def last_line(text: str) -> str:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from time import monotonic, time_ns
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -28,7 +29,6 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 
 from fogline.tracing.spans import ExportSpans
-from fogline_cloud.flows.driver.deployments import Deployments
 from fogline_cloud.flows.driver.probation import Probation
 from fogline_cloud.flows.driver.retried_task import with_children
 from fogline_cloud.flows.driver.spark_failure import repeated
@@ -48,6 +48,9 @@ from fogline_cloud.flows.worker.parse import Plan
 from fogline_cloud.flows.worker.parse_spans import parse_spans
 from fogline_cloud.flows.worker.tasks import Derived, StagedFiles, Suspects
 from fogline_cloud.settings import SharedSettings
+
+if TYPE_CHECKING:  # its client of the store is not installed where executors run, which import this module
+    from fogline_cloud.flows.driver.deployments import Deployments
 
 _IDENTITY = ("source", "id")
 FEW_EVENTS = 2000
@@ -86,7 +89,7 @@ class MicroBatchCommitter:
     slots: Callable[[], int]
     probation: Probation = field(default_factory=Probation)
     export: ExportSpans | None = None
-    deployments: Deployments | None = None
+    deployments: "Deployments | None" = None
 
     def process(self, raw: DataFrame, batch: MicroBatch, *, decided: bool) -> Progress:
         """Take one micro-batch through every step that is left. `decided`: its rows are in `events` already."""
