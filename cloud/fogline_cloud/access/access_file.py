@@ -127,7 +127,7 @@ class Permissions:
 
     def may_command(self, client: str, device: str, command: str) -> bool:
         """Return True if a client may send this command to this device; "" for any device, or any command."""
-        if self._is_admin(client):
+        if self.is_admin(client):
             return True
         return any(
             fnmatchcase(client, each.name) and _any(device, each.devices) and _any(command, each.commands)
@@ -149,19 +149,19 @@ class Permissions:
 
     def may_report(self, client: str, device: str) -> bool:
         """Return True if a client may send events of this device; "" for any."""
-        if self._is_admin(client):
+        if self.is_admin(client):
             return True
         return any(fnmatchcase(client, each.name) and _any(device, each.devices) for each in self._file.service)
 
     def may_manage(self, client: str, device: str) -> bool:
         """Return True if a client may set and forget this device in the registry; "" for any."""
-        if self._is_admin(client):
+        if self.is_admin(client):
             return True
         return any(fnmatchcase(client, each.name) and _any(device, each.devices) for each in self._file.manager)
 
     def may_consume(self, client: str, device: str) -> bool:
         """Return True if a client may receive events of this device; "" for any. Thread-safe."""
-        if self._is_admin(client):
+        if self.is_admin(client):
             return True
         return any(fnmatchcase(client, each.name) and _any(device, each.devices) for each in self._file.consumer)
 
@@ -173,7 +173,8 @@ class Permissions:
         """Return the quota of a peer, if it has one."""
         return next((each for each in self._file.quota if each.kind == kind and fnmatchcase(name, each.name)), None)
 
-    def _is_admin(self, client: str) -> bool:
+    def is_admin(self, client: str) -> bool:
+        """Return True if an `[[admin]]` entry names a client."""
         return any(fnmatchcase(client, each.name) for each in self._file.admin)
 
     def _may_speak_for(self, gateway: str, device: str) -> bool:

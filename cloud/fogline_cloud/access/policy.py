@@ -79,6 +79,12 @@ class Policy(msgspec.Struct, frozen=True):
         access = self.access()
         return access is not None and access.needs_approval(device, command)
 
+    def oversees(self, principal: Principal) -> bool:
+        """Return True if a client may see what is about the whole tenant: the audit, and the flow with what it cannot read."""
+        access = self.access()
+        is_client = principal.kind is PrincipalKind.CLIENT and principal.proof != KAFKA and self.knows(principal)
+        return is_client and (access is None or access.is_admin(principal.name))
+
     def quota(self, principal: Principal) -> Quota | None:
         """Return the quota of a peer, if it has one. Kafka has quotas of its own for those who write to it."""
         access = self.access() if principal.proof != KAFKA else None

@@ -178,7 +178,11 @@ class CommandRoutes:
         context = self._context
         user = await context.user(request)
         requests.allow(request)
-        command_id = str(request.path_params["id"])
+        return _response(await self.release(user, str(request.path_params["id"])), 200)
+
+    async def release(self, user: User, command_id: str) -> CommandRecord:
+        """Approve a command of another operator. Return it as it is then. Raises `Problem`."""
+        context = self._context
         if not is_identifier(command_id):
             raise Problem(404, f"command {shown(command_id)} is not known here")
         context.require_records()
@@ -190,7 +194,7 @@ class CommandRoutes:
             if left_s <= 0 or context.stopping:
                 raise not_at_present("the command is approved, but cannot be read yet")
             await context.commands.change(command_id, left_s)
-        return _response(record, 200)
+        return record
 
     async def listing(self, request: Request) -> Response:
         """List commands, the newest first."""

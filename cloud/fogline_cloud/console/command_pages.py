@@ -17,6 +17,7 @@ from fogline_cloud.api.command_routes import CommandRoutes
 from fogline_cloud.api.context import ApiContext
 from fogline_cloud.api.problems import Problem
 from fogline_cloud.api.requests import MAX_KEY_CHARS, CommandRequest
+from fogline_cloud.commands.approval import approval_refusal
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.console.argument_form import ArgumentField, arguments_of, fields_of
 from fogline_cloud.console.device_commands import DeviceCommands
@@ -103,19 +104,28 @@ class CommandPages:
         record, _ = await self._commands.withdraw(viewer.session.user, str(request.path_params["id"]))
         return RedirectResponse(f"{ROOT}/commands/{record.id}", 303)
 
+    async def approve(self, request: Request, viewer: Viewer) -> Response:
+        """Approve a command of another operator, and lead to its page."""
+        requests.allow(request)
+        await self._guard.form(request, viewer)
+        record = await self._commands.release(viewer.session.user, str(request.path_params["id"]))
+        return RedirectResponse(f"{ROOT}/commands/{record.id}", 303)
+
     def _page(self, template: str, request: Request, viewer: Viewer, name: str) -> Response:
         self._context.require_records()
         record = self._commands.find(viewer.principal, str(request.path_params["id"]))
         now_s = asyncio.get_running_loop().time()
         renews = not record.final and self._live.may_renew(viewer.session.csrf, name, now_s)
         address = CommandAddress(self._context.tenant, record.device)
+        may_send = self._context.policy.may(viewer.principal, Action.SEND, address, record.name)
         return self._rendering.page(
             template,
             request,
             viewer,
             command=record,
             steps=self._context.commands.steps(record.id),
-            may_cancel=not record.final and self._context.policy.may(viewer.principal, Action.SEND, address, record.name),
+            may_cancel=may_send and not record.final,
+            may_approve=may_send and approval_refusal(record, viewer.principal) is None,
             renew=f"{PARTS}/commands/{record.id}?{urlencode({'page': name})}" if renews else None,
             every_s=EVERY_S,
         )

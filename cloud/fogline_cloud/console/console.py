@@ -9,20 +9,28 @@ from starlette.routing import Route
 from fogline_cloud.api import requests
 from fogline_cloud.api.context import ApiContext
 from fogline_cloud.api.problems import Problem
+from fogline_cloud.console.audit_page import AuditPage
 from fogline_cloud.console.command_pages import CommandPages
 from fogline_cloud.console.device_commands import DeviceCommands
 from fogline_cloud.console.device_page import DevicePage
 from fogline_cloud.console.device_rows import DeviceRows
 from fogline_cloud.console.fleet_page import FleetPage
+from fogline_cloud.console.flow_page import FlowPage
 from fogline_cloud.console.guard import Guard, Viewer
-from fogline_cloud.console.rendering import LOGIN, PARTS, ROOT, Rendering, next_of, secured
+from fogline_cloud.console.one_thread import OneThread
+from fogline_cloud.console.rendering import LOGIN, PARTS, ROOT, Entry, Rendering, next_of, secured
 from fogline_cloud.console.static_files import ROUTE, serve_file
 from fogline_cloud.devices.types_file import read_types
 from fogline_cloud.settings import CloudSettings
 
 Handler = Callable[[Request, Viewer], Awaitable[Response]]
-ENTRIES = {f"{ROOT}/devices": "Devices", f"{ROOT}/commands": "Commands"}
-"""The menu: address and name of each page."""
+ENTRIES = (
+    Entry(f"{ROOT}/devices", "Devices"),
+    Entry(f"{ROOT}/commands", "Commands"),
+    Entry(f"{ROOT}/flow", "Flow", oversight=True),
+    Entry(f"{ROOT}/audit", "Audit", oversight=True),
+)
+"""The menu."""
 
 
 class Console:
@@ -31,12 +39,14 @@ class Console:
     def __init__(self, settings: CloudSettings, context: ApiContext) -> None:
         self.guard = Guard(context, tls=settings.api.tls is not None)
         self._context = context
-        self._rendering = Rendering(ENTRIES)
+        self._rendering = Rendering(ENTRIES, context.policy.oversees)
         commands = DeviceCommands(context, {} if settings.devices.types is None else read_types(settings.devices.types))
         self._fleet = FleetPage(context, self._rendering)
-        tables = DeviceRows(settings)
-        context.closing.append(tables.close)
-        self._device = DevicePage(context, self._rendering, tables, commands)
+        tables, kafka = OneThread("the tables"), OneThread("Kafka")
+        context.closing += [tables.close, kafka.close]
+        self._device = DevicePage(context, self._rendering, DeviceRows(settings, tables), commands)
+        self._audit = AuditPage(settings, context, self._rendering, kafka)
+        self._flow = FlowPage(settings, context, self._rendering, tables)
         self._commands = CommandPages(context, self._rendering, self.guard, commands)
 
     def routes(self) -> list[Route]:
@@ -58,6 +68,10 @@ class Console:
             Route(f"{ROOT}/commands/{{id}}", self._guarded(commands.show), methods=["GET"]),
             Route(f"{PARTS}/commands/{{id}}", self._guarded(commands.renew), methods=["GET"]),
             Route(f"{ROOT}/commands/{{id}}/cancel", self._guarded(commands.cancel), methods=["POST"]),
+            Route(f"{ROOT}/commands/{{id}}/approve", self._guarded(commands.approve), methods=["POST"]),
+            Route(f"{ROOT}/flow", self._guarded(self._flow.show), methods=["GET"]),
+            Route(f"{ROOT}/audit", self._guarded(self._audit.show), methods=["GET"]),
+            Route(f"{ROOT}/audit.csv", self._guarded(self._audit.csv), methods=["GET"]),
             Route(f"{ROOT}/{{rest:path}}", self._guarded(self._miss), methods=["GET"]),
         ]
 
@@ -87,7 +101,7 @@ class Console:
 
     async def _home(self, request: Request, _: Viewer) -> Response:
         requests.allow(request)
-        return RedirectResponse(next(iter(ENTRIES)), 303)
+        return RedirectResponse(ENTRIES[0].address, 303)
 
     async def _miss(self, request: Request, _: Viewer) -> Response:
         raise Problem(404, f"there is no page {request.url.path}")

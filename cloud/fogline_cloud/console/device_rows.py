@@ -4,13 +4,10 @@ What is read is of table versions that are committed. Rows whose `again` is true
 same event first.
 """
 
-import asyncio
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -19,17 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from fogline.errors import FoglineError
-from fogline_cloud.api.problems import Problem, not_at_present
+from fogline_cloud.console.one_thread import OneThread, within_limit
 from fogline_cloud.flows.tables.files import tables_in
 from fogline_cloud.flows.tables.table_log import TableLog
 from fogline_cloud.settings import CloudSettings
 from fogline_cloud.store.options import storage_of
 
-MAX_WAITING: Final = 16
-"""Questions that wait for their turn. Further ones get 503."""
-LIMIT_S: Final = 20.0
-"""Time that one question may take. Then its reader is asked for a shorter one."""
 POINTS: Final = 600
 """Points of a plot: about one for each pixel."""
 MAX_METRICS: Final = 200
@@ -55,7 +47,6 @@ _EVENT: Final = (
 )
 _US: Final = 1_000_000
 _WHOLE_ROW: Final = pc.ScalarAggregateOptions(skip_nulls=False)
-T = TypeVar("T")
 
 
 class Series(msgspec.Struct, frozen=True, array_like=True):
@@ -68,42 +59,24 @@ class Series(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DeviceRows:
-    """The tables of the settings. `close` it. The methods are used on the loop, and raise `Problem` (503)."""
+    """The tables of the settings. The methods are used on the loop, and raise `Problem` (503)."""
 
-    def __init__(self, settings: CloudSettings) -> None:
+    def __init__(self, settings: CloudSettings, thread: OneThread) -> None:
         self._settings = settings
+        self._thread = thread
         self._logs: dict[str, TableLog] = {}
-        self._thread = ThreadPoolExecutor(1, "console tables")
-        self._waiting = 0
 
     async def series(self, device: str, metric: str, begin: datetime, end: datetime) -> Series:
         """Return the numbers of a metric between two times, as `POINTS` points at most."""
-        return await self._ask(partial(self._series, device, metric, begin, end))
+        return await self._thread.ask(partial(self._series, device, metric, begin, end))
 
     async def latest(self, device: str, now: datetime) -> list[dict[str, Any]]:
         """Return the newest reading of each metric of a device, by metric."""
-        return await self._ask(partial(self._latest, device, now))
+        return await self._thread.ask(partial(self._latest, device, now))
 
     async def events(self, device: str, count: int, now: datetime) -> list[dict[str, Any]]:
         """Return the newest events of a device with their bytes, the newest first."""
-        return await self._ask(partial(self._events, device, count, now))
-
-    def close(self) -> None:
-        """Stop. A question under way goes on to its end."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-
-    async def _ask(self, question: Callable[[], T]) -> T:
-        if self._waiting >= MAX_WAITING:
-            raise not_at_present("too many questions to the tables wait")
-        self._waiting += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, question)
-        except FoglineError as error:
-            raise Problem(503, f"the tables cannot be read: {error}") from None
-        except (pa.ArrowException, OSError) as error:  # a file that maintenance has just removed
-            raise not_at_present(f"the tables cannot be read: {error}") from None
-        finally:
-            self._waiting -= 1
+        return await self._thread.ask(partial(self._events, device, count, now))
 
     def _rows(self, table: str) -> pads.Dataset:
         """Return the rows of the newest version. On the thread."""
@@ -115,11 +88,7 @@ class DeviceRows:
 
     @staticmethod
     def _batches(rows: pads.Dataset, columns: list[str], where: pads.Expression) -> Iterator[pa.RecordBatch]:
-        until_s = time.monotonic() + LIMIT_S
-        for batch in rows.scanner(columns, filter=where, **_SCAN).to_batches():
-            if time.monotonic() > until_s:
-                raise Problem(503, f"this takes more than {LIMIT_S:.0f} s: ask for a shorter time")
-            yield batch
+        return within_limit(rows.scanner(columns, filter=where, **_SCAN).to_batches())
 
     def _series(self, device: str, metric: str, begin: datetime, end: datetime) -> Series:
         where = _of_device(device, begin) & (pc.field("metric") == metric) & pc.field("value").is_valid()

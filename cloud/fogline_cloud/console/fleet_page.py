@@ -1,18 +1,15 @@
 """The page of the fleet: the devices that match, on the page and as CSV."""
 
-import asyncio
-import csv
-import io
-from collections.abc import AsyncIterator
 from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from fogline.process.kernel_clock import wall_clock_ms
 from fogline_cloud.api import requests
 from fogline_cloud.api.context import ApiContext
 from fogline_cloud.api.device_routes import DeviceRoutes
+from fogline_cloud.console.csv_lines import csv_response
 from fogline_cloud.console.fleet_search import SILENT, DeviceSearch, read_search
 from fogline_cloud.console.guard import Viewer
 from fogline_cloud.console.rendering import ROOT, Rendering
@@ -21,10 +18,7 @@ from fogline_cloud.devices.device_table import MAX_DEVICES, DeviceEntry
 
 SHOWN = 50
 """Devices on one page."""
-TURN = 200
-"""Lines of a CSV that are made in one turn of the event loop."""
 COLUMNS = ("device", "type", "gateways", "last_seen", "firmware", "tags")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class FleetPage:
@@ -58,8 +52,7 @@ class FleetPage:
         """Send all devices that match as CSV (RFC 4180)."""
         requests.allow(request, *DeviceSearch.__struct_fields__)
         found = await self._found(read_search(request.query_params), viewer, MAX_DEVICES)
-        headers = {"content-disposition": 'attachment; filename="devices.csv"'}
-        return StreamingResponse(_lines(found), headers=headers, media_type="text/csv; charset=utf-8; header=present")
+        return csv_response("devices.csv", COLUMNS, map(_row, found))
 
     async def _found(self, search: DeviceSearch, viewer: Viewer, most: int) -> list[DeviceEntry]:
         wanted, now_ms = search.filter(), wall_clock_ms()
@@ -75,24 +68,8 @@ def _address(search: DeviceSearch, after: str) -> str:
     return f"{ROOT}/devices?{urlencode(search.parameters(after))}"
 
 
-async def _lines(devices: list[DeviceEntry]) -> AsyncIterator[str]:
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(COLUMNS)
-    for number, device in enumerate(devices, 1):
-        facts = facts_of(device)
-        facts["gateways"] = " ".join(facts["gateways"])
-        facts["tags"] = " ".join(f"{name}={value}" for name, value in facts["tags"].items())
-        writer.writerow([_cell(facts[name]) for name in COLUMNS])
-        if number % TURN == 0:
-            yield text.getvalue()
-            text.seek(0)
-            text.truncate()
-            await asyncio.sleep(0)
-    yield text.getvalue()
-
-
-def _cell(value: object) -> str:
-    """Return a text that a spreadsheet takes for a text: it would compute one that begins like a formula."""
-    text = "" if value is None else str(value)
-    return f"'{text}" if text.startswith(_FORMULA) else text
+def _row(device: DeviceEntry) -> list[object]:
+    facts = facts_of(device)
+    facts["gateways"] = " ".join(facts["gateways"])
+    facts["tags"] = " ".join(f"{name}={value}" for name, value in facts["tags"].items())
+    return [facts[name] for name in COLUMNS]

@@ -1,8 +1,8 @@
 """Renders the pages of the operator's page, with the headers that keep a browser from doing anything but showing them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 import jinja2
@@ -10,6 +10,7 @@ from markupsafe import escape
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from fogline_cloud.access.principal import Principal
 from fogline_cloud.api.problems import Problem
 from fogline_cloud.console import shown
 from fogline_cloud.console.guard import Viewer
@@ -33,10 +34,20 @@ _NO_STORE: Final = {"cache-control": "no-store"}
 _FRAGMENT: Final = "hx-request"
 
 
-class Rendering:
-    """The templates. `entries`: address and name of each page in the menu."""
+class Entry(NamedTuple):
+    """An entry of the menu. `oversight`: it is for those who oversee the tenant."""
 
-    def __init__(self, entries: Mapping[str, str]) -> None:
+    address: str
+    name: str
+    oversight: bool = False
+
+
+class Rendering:
+    """The templates. `entries`: the menu. `oversees` tells for whom its entries with `oversight` are."""
+
+    def __init__(self, entries: Sequence[Entry], oversees: Callable[[Principal], bool]) -> None:
+        self._entries = entries
+        self._oversees = oversees
         self._templates = jinja2.Environment(
             loader=jinja2.PackageLoader("fogline_cloud.console"),
             autoescape=True,
@@ -52,11 +63,13 @@ class Rendering:
             "lines_of": shown.lines_of,
             "whole": escape,
         }
-        self._templates.globals |= {"entries": entries, "root": ROOT, "static": address_of}
+        self._templates.globals |= {"root": ROOT, "static": address_of}
 
     def page(self, template: str, request: Request, viewer: Viewer | None, status: int = 200, **values: Any) -> Response:
         """Return a page, or a part of one. `values`: what the template names."""
+        may_oversee = viewer is not None and self._oversees(viewer.principal)
         text = self._templates.get_template(template).render(
+            entries=[each for each in self._entries if may_oversee or not each.oversight],
             path=request.url.path,
             user=None if viewer is None else viewer.principal.name,
             csrf="" if viewer is None else viewer.session.csrf,

@@ -107,8 +107,9 @@ def _needs(role: KafkaRole, tenant: str, shards: int) -> Iterator[tuple[str, str
         yield from _each(("read",), raw)
         yield from _each(("write",), derived)
     elif role is KafkaRole.API:
-        own = [topics.commands(tenant), topics.devices(tenant), topics.canonical(tenant)]
+        own = [topics.commands(tenant), topics.devices(tenant), topics.canonical(tenant), topics.audit(tenant)]
         yield from _each(("read",), own)
+        yield from _each(("describe",), raw)  # the page of the flow tells what waits there
     else:
         yield from _each(("read",), [*raw, topics.audit(tenant)])
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
+import httpx
 import msgspec
 
 from fogline.commands.command import CommandState
@@ -15,6 +16,7 @@ from fogline_cloud.console.console import Console
 from fogline_cloud.devices.record import DeviceRecord, DeviceSighting, device_key, encode_device, encode_sighting, seen_key
 from fogline_cloud.flows.tables.files import TableFolder
 from fogline_lab.console_site import ConsoleSite
+from fogline_lab.credentials.authority_folder import PASSWORD
 from fogline_lab.flow_table import FlowTable
 
 AXE = Path(__file__).parent / "libraries" / "node_modules" / "axe-core" / "axe.min.js"
@@ -26,7 +28,11 @@ name = "root"
 [[operator]]
 name = "alice"
 devices = ["lamp-*"]
-commands = ["switch"]
+commands = ["switch", "arm"]
+
+[[approval]]
+devices = ["lamp-*"]
+commands = ["arm"]
 
 [[manager]]
 name = "mia"
@@ -47,18 +53,26 @@ FORGED = {
     "switch the other": ("POST", f"/console/devices/{OTHER}/send", {"name": "switch", "ttl_s": "30", "durable": "yes"}),
     "see the command": ("GET", "/console/commands/{id}", {}),
     "cancel": ("POST", "/console/commands/{id}/cancel", {}),
+    "approve": ("POST", "/console/commands/{proposed}/approve", {}),
+    "audit": ("GET", "/console/audit", {}),
+    "audit as CSV": ("GET", "/console/audit.csv", {}),
+    "flow": ("GET", "/console/flow", {}),
 }
-"""Requests that a browser may make, whether the page offers them or not. `{id}`: a command `switch` that waits for lamp-2."""
+"""Requests that a browser may make, whether the page offers them or not. `{id}`: a command `switch` that waits for lamp-2.
+
+`{proposed}`: a command `arm` of root's that waits for another operator.
+"""
 MAY = {
-    "root": {*FORGED},
-    "alice": {f"see {DEVICE}", "readings", "form", "switch", "see the command", "cancel"},
+    "root": {*FORGED} - {"approve"},
+    "alice": {f"see {DEVICE}", "readings", "form", "switch", "see the command", "cancel", "approve"},
     "mia": {f"see {DEVICE}"},
     "cora": {"readings"},
     "eve": set(),
 }
 """What ACCESS allows at the page. All else is refused."""
 REFUSED = {403, 404}
-MARK = "<script>owned()</script>"
+MARK = "<script>owned()"
+"""Also the name of a command may be so."""
 HOSTILE = f"{MARK}\x1b[2J\u202e\x00'\"&"
 """At most 64 characters: a tag or a firmware."""
 COMMAND = "HOSTILE-1"
@@ -88,6 +102,9 @@ async def fill(site: ConsoleSite) -> None:
     put_sighting(context, DEVICE, seen_ms, HOSTILE)
     context.commands.put(command(COMMAND, seen_ms))
     fill_tables(site.tables)
+    async with httpx.AsyncClient(base_url=site.url, verify=False, auth=("root", PASSWORD)) as client:
+        sent = await client.post("/v1/devices/lamp-2/commands", json={"name": MARK, "ttl_s": 300})
+        assert sent.status_code == 201, sent.text
 
 
 def command(command_id: str, now_ms: int, **more) -> CommandRecord:

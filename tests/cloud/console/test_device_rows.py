@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from fogline_cloud.api.problems import Problem
-from fogline_cloud.console import device_rows
+from fogline_cloud.console import one_thread
 from fogline_cloud.console.device_rows import POINTS, DeviceRows, Sums
+from fogline_cloud.console.one_thread import OneThread
 from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.settings import CloudSettings, FlowSettings
 from fogline_lab.flow_table import FlowTable
@@ -25,9 +26,9 @@ def tables(folder):
 
 @pytest.fixture
 def reader(folder):
-    made = DeviceRows(CloudSettings(tenant="t", flow=FlowSettings(tables=str(folder))))
-    yield made
-    made.close()
+    thread = OneThread("the tables")
+    yield DeviceRows(CloudSettings(tenant="t", flow=FlowSettings(tables=str(folder))), thread)
+    thread.close()
 
 
 def reading(seconds: float, value: float | None, **more):
@@ -108,10 +109,10 @@ async def test_a_table_that_is_not_there_is_said_in_one_sentence(reader):
 
 async def test_questions_that_wait_and_their_time_are_bounded(reader, tables, monkeypatch):
     tables["events"].append(1, DAY, lambda _: {"device": "d"})
-    monkeypatch.setattr(device_rows, "MAX_WAITING", 0)
+    monkeypatch.setattr(one_thread, "MAX_WAITING", 0)
     with pytest.raises(Problem, match="wait"):
         await reader.events("d", 10, NOW)
-    monkeypatch.setattr(device_rows, "MAX_WAITING", 1)
-    monkeypatch.setattr(device_rows, "LIMIT_S", -1.0)
-    with pytest.raises(Problem, match="a shorter time"):
+    monkeypatch.setattr(one_thread, "MAX_WAITING", 1)
+    monkeypatch.setattr(one_thread, "LIMIT_S", -1.0)
+    with pytest.raises(Problem, match="ask for less"):
         await reader.events("d", 10, NOW)

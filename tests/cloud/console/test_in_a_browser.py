@@ -52,6 +52,7 @@ def test_what_a_user_may_not_do_is_not_offered_and_refused_when_forged(site, use
     root, csrf = visitor(site, "root")
     waiting = {"csrf": csrf, "name": "switch", "ttl_s": "300", "durable": "yes"}
     command = root.post("/console/devices/lamp-2/send", data=waiting).headers["location"]
+    proposed = root.post("/console/devices/lamp-2/send", data={**waiting, "name": "arm"}).headers["location"]
     client, csrf = visitor(site, user)
     offered = client.get(f"/console/devices/{DEVICE}").text
     for name in ("switch", "turn"):
@@ -59,10 +60,13 @@ def test_what_a_user_may_not_do_is_not_offered_and_refused_when_forged(site, use
     assert ("<h2>Events</h2>" in offered) == (user == "root")
     assert (DEVICE in client.get("/console/devices").text) == (f"see {DEVICE}" in MAY[user])
     assert ("Cancel this command" in client.get(command).text) == ("cancel" in MAY[user])
+    assert ("Approve this command" in client.get(proposed).text) == ("approve" in MAY[user])
+    for page in ("audit", "flow"):
+        assert (f"/console/{page}" in offered) == (page in MAY[user])
     statuses = {}
     for what, (method, path, fields) in FORGED.items():
         form = {"csrf": csrf, **fields} if method == "POST" else None
-        address = path.replace("{id}", command.rpartition("/")[2])
+        address = path.replace("{id}", command.rpartition("/")[2]).replace("{proposed}", proposed.rpartition("/")[2])
         statuses[what] = client.request(method, address, data=form).status_code
     assert {what for what, status in statuses.items() if status not in REFUSED} == MAY[user], statuses
     assert set(statuses.values()) <= {200, 303, *REFUSED}
