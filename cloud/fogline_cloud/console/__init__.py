@@ -14,6 +14,7 @@
 `guard`: sessions, and proof that a form is ours
 `live_pages`: how many pages may renew themselves
 `one_thread`: answers slow questions one after the other
+`proof`: the page that says whether a day is complete
 `rendering`: the templates, and the headers of each page
 `sessions`: the users who are logged in
 `shown`: texts, times and bytes as a page shows them

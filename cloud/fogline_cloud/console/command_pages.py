@@ -35,13 +35,15 @@ _OPTIONS = ("durable", "idempotent", "newest_wins")
 class CommandPages:
     """The handlers."""
 
-    def __init__(self, context: ApiContext, rendering: Rendering, guard: Guard, commands: DeviceCommands) -> None:
+    def __init__(
+        self, context: ApiContext, rendering: Rendering, guard: Guard, commands: DeviceCommands, live: LivePages
+    ) -> None:
         self._context = context
         self._rendering = rendering
         self._guard = guard
         self._of_device = commands
         self._commands = CommandRoutes(context)
-        self._live = LivePages()
+        self._live = live
 
     async def listing(self, request: Request, viewer: Viewer) -> Response:
         """Show the newest commands."""

@@ -17,7 +17,11 @@ from fogline_cloud.console.device_rows import DeviceRows
 from fogline_cloud.console.fleet_page import FleetPage
 from fogline_cloud.console.flow_page import FlowPage
 from fogline_cloud.console.guard import Guard, Viewer
+from fogline_cloud.console.live_pages import LivePages
 from fogline_cloud.console.one_thread import OneThread
+from fogline_cloud.console.proof.proof_desk import ProofDesk
+from fogline_cloud.console.proof.proof_page import ADDRESS as PROOF
+from fogline_cloud.console.proof.proof_page import PART, ProofPage
 from fogline_cloud.console.rendering import LOGIN, PARTS, ROOT, Entry, Rendering, next_of, secured
 from fogline_cloud.console.static_files import ROUTE, serve_file
 from fogline_cloud.devices.types_file import read_types
@@ -27,6 +31,7 @@ Handler = Callable[[Request, Viewer], Awaitable[Response]]
 ENTRIES = (
     Entry(f"{ROOT}/devices", "Devices"),
     Entry(f"{ROOT}/commands", "Commands"),
+    Entry(PROOF, "Proof"),
     Entry(f"{ROOT}/flow", "Flow", oversight=True),
     Entry(f"{ROOT}/audit", "Audit", oversight=True),
 )
@@ -47,11 +52,14 @@ class Console:
         self._device = DevicePage(context, self._rendering, DeviceRows(settings, tables), commands)
         self._audit = AuditPage(settings, context, self._rendering, kafka)
         self._flow = FlowPage(settings, context, self._rendering, tables)
-        self._commands = CommandPages(context, self._rendering, self.guard, commands)
+        live, desk = LivePages(), ProofDesk(settings)
+        context.closing.append(desk.close)
+        self._commands = CommandPages(context, self._rendering, self.guard, commands, live)
+        self._proof = ProofPage(context, self._rendering, self.guard, desk, live)
 
     def routes(self) -> list[Route]:
         """Return the routes."""
-        fleet, device, commands = self._fleet, self._device, self._commands
+        fleet, device, commands, proof = self._fleet, self._device, self._commands, self._proof
         return [
             Route(ROOT, self._guarded(self._home), methods=["GET"]),
             Route(LOGIN, self._open(self._ask), methods=["GET"]),
@@ -69,6 +77,10 @@ class Console:
             Route(f"{PARTS}/commands/{{id}}", self._guarded(commands.renew), methods=["GET"]),
             Route(f"{ROOT}/commands/{{id}}/cancel", self._guarded(commands.cancel), methods=["POST"]),
             Route(f"{ROOT}/commands/{{id}}/approve", self._guarded(commands.approve), methods=["POST"]),
+            Route(PROOF, self._guarded(proof.show), methods=["GET"]),
+            Route(PROOF, self._guarded(proof.order), methods=["POST"]),
+            Route(PART, self._guarded(proof.renew), methods=["GET"]),
+            Route(f"{PROOF}.jws", self._guarded(proof.document), methods=["GET"]),
             Route(f"{ROOT}/flow", self._guarded(self._flow.show), methods=["GET"]),
             Route(f"{ROOT}/audit", self._guarded(self._audit.show), methods=["GET"]),
             Route(f"{ROOT}/audit.csv", self._guarded(self._audit.csv), methods=["GET"]),

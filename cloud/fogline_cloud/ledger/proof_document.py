@@ -77,7 +77,7 @@ def document_of(tenant: str, found: Verification, rows: PeriodRows) -> ProofDocu
             StreamStage(
                 each.gateway,
                 each.stream,
-                each.lane,
+                each.lane or "unknown",  # a row that nobody sent may have none
                 each.statement.acknowledged if each.statement else None,
                 each.statement.duplicate if each.statement else None,
                 each.kafka.count,

@@ -2,7 +2,7 @@
 
 import base64
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
 
@@ -53,6 +53,9 @@ FORGED = {
     "switch the other": ("POST", f"/console/devices/{OTHER}/send", {"name": "switch", "ttl_s": "30", "durable": "yes"}),
     "see the command": ("GET", "/console/commands/{id}", {}),
     "cancel": ("POST", "/console/commands/{id}/cancel", {}),
+    "prove the device": ("POST", "/console/proof", {"day": "2026-01-01", "device": DEVICE}),
+    "prove the other": ("POST", "/console/proof", {"day": "2026-01-01", "device": OTHER}),
+    "prove all": ("POST", "/console/proof", {"day": "2026-01-01", "device": ""}),
     "approve": ("POST", "/console/commands/{proposed}/approve", {}),
     "audit": ("GET", "/console/audit", {}),
     "audit as CSV": ("GET", "/console/audit.csv", {}),
@@ -66,7 +69,7 @@ MAY = {
     "root": {*FORGED} - {"approve"},
     "alice": {f"see {DEVICE}", "readings", "form", "switch", "see the command", "cancel", "approve"},
     "mia": {f"see {DEVICE}"},
-    "cora": {"readings"},
+    "cora": {"readings", "prove the device"},
     "eve": set(),
 }
 """What ACCESS allows at the page. All else is refused."""
@@ -125,12 +128,15 @@ def fill_tables(folder: Path) -> None:
     readings.append(1, today, lambda _: texts)
     dead = {"outcome": "dead", "reason": HOSTILE, "detail": LONG, "parser": HOSTILE, "data": LONG.encode()}
     dead |= {"subject": HOSTILE, "content_type": HOSTILE, "size_bytes": len(LONG), "device": DEVICE}
-    FlowTable("events", TableFolder(str(folder / "events"))).append(3, today, lambda _: dead)
+    events = FlowTable("events", TableFolder(str(folder / "events")))
+    events.append(3, today, lambda _: dead)
+    gap = {"outcome": "gap", "device": None, "id": None, "reason": HOSTILE, "detail": LONG, "tenant": None, "first_sequence": 4}
+    events.append(1, today, lambda _: {**gap, "recordedtime": datetime.now(UTC) - timedelta(hours=2)})
 
 
 def addresses(console: Console) -> list[str]:
     """Return an address of each page, by the routes: a new page is among them. A new parameter needs a value here."""
     values = {"device": DEVICE, "id": COMMAND, "rest:path": quote(HOSTILE.replace("\x00", ""))}
     shown = [each.path for each in console.routes() if "GET" in each.methods and "/static/" not in each.path]
-    shown = [each for each in shown if not each.endswith((".csv", ".json"))]
+    shown = [each for each in shown if not each.endswith((".csv", ".json", ".jws"))]
     return [re.sub(r"\{([a-z:]+)\}", lambda each: values[each[1]], path) for path in shown]

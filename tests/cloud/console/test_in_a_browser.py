@@ -3,12 +3,17 @@
 import os
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import httpx
 import pytest
+from cryptography import x509
 
 from cloud.console.console_pages import ACCESS, AXE, DEVICE, FORGED, MARK, MAY, REFUSED, USERS, addresses, fill
+from fogline_cloud.authority.signed_document import read_signed
 from fogline_cloud.console.console import Console
+from fogline_cloud.ledger.proof_document import KIND, decode_document
 from fogline_lab.browser import BrowserWindow, chromium
 from fogline_lab.console_site import ConsoleSite
 from fogline_lab.credentials.authority_folder import PASSWORD
@@ -126,6 +131,7 @@ def test_every_page_is_usable_in_both_themes_at_both_widths(site, browser, theme
 
 def test_hostile_names_are_text_on_every_page(site, window):
     page = window.page
+    prove(page)
     for address in pages(site):
         page.goto(address)
         if "/login" in address:
@@ -137,6 +143,31 @@ def test_hostile_names_are_text_on_every_page(site, window):
         assert MARK in text, f"{address} does not show what the devices sent"
         assert CONTROL.findall(text) == [], f"{address} shows characters that do not print"
         assert len(text) < 60_000, f"{address} shows all of a long text"
+    assert window.faults == []
+
+
+def prove(page) -> None:
+    """Ask for the proof of the day on which the tables have a gap, and wait for it."""
+    page.goto("/console/proof")
+    page.get_by_label("Day (UTC)").fill(f"{datetime.now(UTC) - timedelta(hours=2):%Y-%m-%d}")
+    page.get_by_role("button", name="Prove").click()
+    page.locator("#proof", has_text="COMPLETE").wait_for(timeout=60_000)
+
+
+def test_a_proof_is_made_as_one_waits_and_handed_over_as_a_signed_document(site, window):
+    """The tables of this site have rows that no gateway sent: the page names them, and the document says the same."""
+    prove(window.page)
+    assert "INCOMPLETE" in window.page.locator("#proof").inner_text()
+    with window.page.expect_download() as handed:
+        window.page.get_by_role("link", name="Signed document to hand over").click()
+    text = handed.value.path().read_text("ascii").strip()
+    authority = x509.load_pem_x509_certificate(Path(site.line.cloud.operator.tls.ca).read_bytes())
+    signed = read_signed(text, KIND, [authority])
+    proof = decode_document(signed.body)
+    assert (signed.signer, proof.tenant, proof.complete) == ("bridge api", site.line.tenant, False)
+    shown = window.page.locator("#proof li").all_inner_texts()
+    assert shown == [each.text for each in proof.doubts]
+    assert shown
     assert window.faults == []
 
 
