@@ -1,10 +1,12 @@
 """Settings of what is expected of the fleet. docs/reference/settings.md is generated from them."""
 
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from fogline.errors import Misconfigured
 from fogline.events.event import Lane
 
 
@@ -24,3 +26,13 @@ class FleetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     silent: Annotated[list[SilentSettings], Meta(max_length=100)] = msgspec.field(default_factory=list)
     """Longest silences. Default: a day, for every device."""
+
+
+def require_longer(fleet: FleetSettings, seen_every_s: float, path: Path) -> None:
+    """Raise `Misconfigured` for a silence that the registry cannot tell: it notes a device every `seen_every_s` seconds."""
+    for each in fleet.silent:
+        if each.after_s <= seen_every_s:
+            raise Misconfigured(
+                f"{path}: [[fleet.silent]] after_s = {each.after_s:g}: expected more than devices.seen_every_s, which is "
+                f"{seen_every_s:g}: the registry notes each device so often"
+            )

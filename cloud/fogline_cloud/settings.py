@@ -14,7 +14,7 @@ from fogline.installed import credential
 from fogline.process.files.settings_file import load_settings
 from fogline.process.files.tls_files import TlsSettings, resolve_tls
 from fogline.tracing.settings import TracingSettings, resolve_tracing
-from fogline_cloud.fleet_settings import FleetSettings
+from fogline_cloud.fleet_settings import FleetSettings, require_longer
 from fogline_cloud.kafka.connection_settings import resolve_files
 from fogline_cloud.sink_settings import SinkSettings, resolve_sinks
 
@@ -329,6 +329,7 @@ def load(path: Path, *, kafka: bool = True) -> CloudSettings:
     settings = load_settings(path, CloudSettings)
     if kafka and not settings.kafka.get("bootstrap.servers"):
         raise Misconfigured(f'{path}: missing key "bootstrap.servers" in [kafka], for example "127.0.0.1:9092"')
+    require_longer(settings.fleet, settings.devices.seen_every_s, path)
     flow = msgspec.structs.replace(
         settings.flow,
         tables=_place(settings.flow.tables, path, "tables"),

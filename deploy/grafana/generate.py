@@ -97,6 +97,11 @@ DASHBOARDS = {
             ),
             _table("Versions", "none", f"count by (version) (fogline_gateway_version_info{{{_T}}})"),
             _graph("Events that wait", "none", (f"sum by (lane) (fogline_gateway_outbox_events{{{_T}}})", "{{lane}}")),
+            _graph(
+                "Silent devices",
+                "none",
+                (f"max by (type, lane) (fogline_bridge_silent_devices{{{_T}}})", "{{type}} {{lane}}"),
+            ),
         ),
     ),
     "gateway": Dashboard(

@@ -29,6 +29,7 @@ import closed_day
 import commands
 import commits
 import dedup
+import fleet
 import flow
 import gateway
 import key_look_ups
@@ -61,6 +62,7 @@ MEASURES = {
     "keys": key_look_ups.measure,
     "closed_day": closed_day.measure,
     "ledger": ledger.measure,
+    "fleet": fleet.measure,
     "sink": sink.measure,
     "killers": killers.measure,
     "commands": commands.measure,
@@ -76,6 +78,7 @@ RUNS = {
     "keys": 1,
     "closed_day": 1,
     "ledger": 1,
+    "fleet": 1,
     "killers": 1,
     "scale": 1,
     "store": 1,

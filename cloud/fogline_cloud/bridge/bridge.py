@@ -5,6 +5,7 @@ import logging
 import signal
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import chain
 
 from fogline.commands.signature import Signer, read_signer
 from fogline.errors import Misconfigured
@@ -29,6 +30,7 @@ from fogline_cloud.bridge.commands.early_verdicts import EarlyVerdicts
 from fogline_cloud.bridge.commands.kafka_commands import KafkaCommands
 from fogline_cloud.bridge.commands.lists import ListHandler
 from fogline_cloud.bridge.commands.operators import OperatorHandler
+from fogline_cloud.bridge.commands.silent_devices import SilentDevices
 from fogline_cloud.bridge.consumers.client_events import ClientEventHandler
 from fogline_cloud.bridge.consumers.consumers import ConsumerHandler
 from fogline_cloud.bridge.door.authentication import Authentication
@@ -94,6 +96,7 @@ class Bridge:
         self._policy = _policy(settings, self._access)
         self._types = _types(settings.devices)
         self._devices = Devices(self._clients, settings, self.shards, types=self._commands_by_type)
+        self.silent = SilentDevices(self._devices, settings)
         self._enrolment = EnrolmentHandler(settings, self._audit)
         self._desired: DesiredStates | None = None
         self._kafka_commands: KafkaCommands | None = None
@@ -125,7 +128,9 @@ class Bridge:
         self._keep_files()
         if settings.bridge.metrics is not None:
             read = partial(read_bridge, self.listener, self.gateways, self._table, self.shards, self.fleet)
-            self._metrics = MetricsServer(settings.bridge.metrics, "bridge.metrics", read, self.problem)
+            self._metrics = MetricsServer(
+                settings.bridge.metrics, "bridge.metrics", lambda: chain(read(), self.silent.read()), self.problem
+            )
             self.metrics_address = await self._metrics.start()
         self._join("{}:{}".format(*bound))
         if self._kafka_commands is not None:
@@ -273,7 +278,7 @@ class Bridge:
             routes=self._routes,
             issued=self._ids.issued,
             may_speak_for=self._policy.may_speak_for,
-            make_sightings=partial(Sightings, self._devices.table, self._settings.devices),
+            make_sightings=partial(Sightings, self._devices.table, self._settings.devices, self.silent.rules.lanes),
         )
         shard.start()
 

@@ -10,5 +10,6 @@
 `edits`: changes that an operator asks for
 `own_devices`: the devices of one shard
 `record`: the records of a device on Kafka
+`silence`: devices that are silent for too long
 `types_file`: the commands of each type of device
 """

@@ -65,6 +65,8 @@ class DeviceSighting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     seen_ms: _Ms
     firmware: Annotated[str, Meta(max_length=MAX_FIRMWARE)] = ""
     """Property `firmware` of the device's events."""
+    lanes: Annotated[dict[_Tag, _Ms], Meta(max_length=8)] | None = None
+    """The same time by lane, for lanes for which `[[fleet.silent]]` has a limit of their own."""
 
 
 class DeviceKey(msgspec.Struct, frozen=True):
@@ -135,4 +137,5 @@ def encode_sighting(sighting: DeviceSighting) -> bytes:
 def decode_sighting(body: bytes) -> DeviceSighting:
     """Return the sighting of a JSON text. Raises `Poison('malformed')`."""
     found = read_document(body, DeviceSighting, "a sighting")
-    return DeviceSighting(seen_ms=found.seen_ms, firmware=sys.intern(found.firmware))
+    lanes = {sys.intern(lane): at_ms for lane, at_ms in found.lanes.items()} if found.lanes else None
+    return DeviceSighting(seen_ms=found.seen_ms, firmware=sys.intern(found.firmware), lanes=lanes)

@@ -6,6 +6,5 @@
 `fleet_files`: one version of table `fleet`, and the commit that replaces days of it
 `fleet_table`: table `fleet`, up to date
 `questions`: coverage, silence, lateness, sizes and health
-`silence`: devices that are silent for too long
 `summary`: rows of `fleet` from rows of `events`
 """

@@ -40,6 +40,20 @@ class FleetFiles:
         self.version: int | None = None if self._table is None else self._table.version()
         self.days = sorted(self._files)
 
+    def create(self) -> None:
+        """Create the table, unless another program has meanwhile. Look at it anew afterwards."""
+        meanings = {column.name: {"comment": column.meaning} for column in FLEET}
+        schema = STORED.append(pa.field("day", pa.date32()))
+        with self._mapped():
+            DeltaTable.create(
+                self._folder.uri,
+                pa.schema([each.with_metadata(meanings[each.name]) for each in schema]),
+                mode="ignore",
+                partition_by=["day"],
+                storage_options=self._folder.storage,
+                configuration={"delta.dataSkippingStatsColumns": ",".join(MEASURED["fleet"])},
+            )
+
     def stands_for(self, table_id: str) -> int | None:
         """Return the version of table `events`, by its id, that was counted."""
         version: int | None = None if self._table is None else self._table.transaction_version(_application(table_id))
@@ -62,7 +76,8 @@ class FleetFiles:
 
         `version` None: it stands for what it did. Raises `CommitFailedError` if another commit of ours came first.
         """
-        table, now_ms = self._table if self._table is not None else self._create(), time.time_ns() // 1_000_000
+        assert self._table is not None
+        table, now_ms = self._table, time.time_ns() // 1_000_000
         added = [self._write(day, rows, now_ms) for day, rows in days.items() if len(rows)]
         removed = [
             RemoveAction(path, True, now_ms, size, {"day": day}) for day in days for path, size in self._files.get(day, ())
@@ -77,19 +92,6 @@ class FleetFiles:
                 partition_by=["day"],
                 commit_properties=properties,
                 post_commithook_properties=_HOOK,
-            )
-
-    def _create(self) -> DeltaTable:
-        meanings = {column.name: {"comment": column.meaning} for column in FLEET}
-        schema = STORED.append(pa.field("day", pa.date32()))
-        with self._mapped():
-            return DeltaTable.create(
-                self._folder.uri,
-                pa.schema([each.with_metadata(meanings[each.name]) for each in schema]),
-                mode="ignore",
-                partition_by=["day"],
-                storage_options=self._folder.storage,
-                configuration={"delta.dataSkippingStatsColumns": ",".join(MEASURED["fleet"])},
             )
 
     def _write(self, day: str, rows: pa.Table, now_ms: int) -> AddAction:

@@ -134,6 +134,9 @@ class FleetTable:
 
     def _update(self) -> FleetUpdate:
         look = self._look()
+        if look.fleet.version is None:
+            look.fleet.create()
+            look = self._look()  # another program may have created it, and counted
         days = self._counted_days(look)
         if look.counted != look.events.version:
             look.fleet.replace(days, look.events.table_id, look.events.version)

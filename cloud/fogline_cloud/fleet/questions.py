@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fogline.process.console.listing import utc
+from fogline_cloud.devices.silence import SilenceRules
 from fogline_cloud.fleet.buckets import above, percentile
-from fogline_cloud.fleet.silence import SilenceRules
 from fogline_cloud.flows.tables.schema import EventOutcome
 
 DAY, TYPE, FIRMWARE, GATEWAY = "day", "type", "firmware", "gateway"

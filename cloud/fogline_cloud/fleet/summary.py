@@ -180,12 +180,20 @@ def _groups(keys: pa.Table) -> tuple[Numbers, Numbers]:
     for name in keys.column_names:
         found, known = _codes(keys.column(name))
         if most * known >= _FAR:
-            code, most = _codes(pa.chunked_array([pa.array(code)]))
+            code, kinds = _kinds(code)
+            most = len(kinds)
         code, most = code * known + found, most * known
-    group, count = _codes(pa.chunked_array([pa.array(code)]))
-    first = np.zeros(count, np.int64)
+    group, kinds = _kinds(code)
+    first = np.zeros(len(kinds), np.int64)
     first[group[::-1]] = np.arange(len(group))[::-1]
-    return (group - 1, first[1:]) if count > 1 else (group, first[:0])  # nothing is null here
+    return group, first
+
+
+def _kinds(values: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the number of each value among the different ones, and these."""
+    encoded = pa.array(values).dictionary_encode()
+    kinds: Numbers = encoded.dictionary.to_numpy()
+    return encoded.indices.to_numpy().astype(np.int64), kinds
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[Numbers, int]:

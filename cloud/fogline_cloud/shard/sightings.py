@@ -8,7 +8,7 @@ may have been offline for days; and the gateway's own report on a command that t
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -31,58 +31,83 @@ _BY_DEVICE = (None, CommandState.SUCCEEDED.value, CommandState.FAILED.value)
 
 
 class Sightings:
-    """The sightings that one ownership of a shard writes. Used by the shard's thread."""
+    """The sightings that one ownership of a shard writes. Used by the shard's thread.
 
-    def __init__(self, table: DeviceTable, settings: DeviceSettings) -> None:
+    `lanes`: those whose last events are noted for themselves too. A batch is of one lane.
+    """
+
+    def __init__(self, table: DeviceTable, settings: DeviceSettings, lanes: Container[str] = ()) -> None:
         self.table = table
         self._learn = settings.learn
+        self._lanes = lanes
         self._every_ms = int(settings.seen_every_s * 1000)
-        self._written: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._written: OrderedDict[tuple[str, str], DeviceSighting] = OrderedDict()
 
     def due(self, gateway: str, batch: Batch, tenant: str, now_ms: int) -> Iterator[tuple[str, DeviceSighting]]:
         """Yield a sighting for each device of a gateway's batch whose last one is too old. `now_ms`: the bridge's time."""
         if self._learn is Learn.NONE or not batch.objects:
             return
         newest_ms = _received_ms(batch.objects[-1], now_ms)  # a batch is in the order in which the gateway stored it
+        lane = batch.objects[-1].lane.value if batch.objects[-1].lane in self._lanes else ""
         for device in {device for own, device in batch.devices.values() if own == tenant and device != gateway}:
-            if not self._is_due(device, gateway, newest_ms, now_ms):
+            if not self._is_due(device, gateway, newest_ms, now_ms, lane):
                 continue
             own_events = [each for each in batch.objects if batch.devices[each.source][1] == device and _is_of_device(each)]
             seen_ms = _received_ms(own_events[-1], now_ms) if own_events else 0
-            if own_events and self._is_due(device, gateway, seen_ms, now_ms):
-                yield device, self._note(device, gateway, (each.properties for each in own_events), seen_ms)
+            if own_events and self._is_due(device, gateway, seen_ms, now_ms, lane):
+                properties = (each.properties for each in own_events)
+                yield device, self._note(device, gateway, properties, (seen_ms, now_ms), lane)
 
     def due_of(self, device: str, properties: str | None, now_ms: int) -> DeviceSighting | None:
         """Return a sighting for a device that speaks AMQP itself, if its last one is too old."""
         if self._learn is Learn.NONE or not self._is_due(device, "", now_ms, now_ms):
             return None
-        return self._note(device, "", [properties], now_ms)
+        return self._note(device, "", [properties], (now_ms, now_ms))
 
     def forget(self, device: str, gateway: str) -> None:
         """Forget what was written about a device."""
         self._written.pop((device, gateway), None)
 
-    def _is_due(self, device: str, gateway: str, seen_ms: int, now_ms: int) -> bool:
+    def _is_due(self, device: str, gateway: str, seen_ms: int, now_ms: int, lane: str = "") -> bool:
         known = self.table.get(device)
         if known is None or known.record is None:
             if self._learn is Learn.REGISTERED:
                 return False
             if known is None and not self.table.room_for(gateway):
                 return False
-        found = known.seen_by(gateway) if known is not None else None
-        last_ms = max(found.seen_ms if found is not None else 0, self._written.get((device, gateway), 0))
+        found = self._last(device, gateway)
+        last_ms = (found.lanes or {}).get(lane, 0) if lane else found.seen_ms
         # A last time in the future comes from a wrong clock.
         return seen_ms >= last_ms + self._every_ms or last_ms > now_ms
 
-    def _note(self, device: str, gateway: str, properties: Iterable[str | None], seen_ms: int) -> DeviceSighting:
+    def _last(self, device: str, gateway: str) -> DeviceSighting:
+        """Return the last sighting: what this shard has written may not be in the table yet."""
         known = self.table.get(device)
         found = known.seen_by(gateway) if known is not None else None
-        firmware = next(filter(None, map(_firmware_of, properties)), "") or (found.firmware if found is not None else "")
-        self._written[device, gateway] = seen_ms
+        written = self._written.get((device, gateway))
+        return max((each for each in (written, found) if each is not None), key=_seen_last, default=_NEVER)
+
+    def _note(
+        self, device: str, gateway: str, properties: Iterable[str | None], times: tuple[int, int], lane: str = ""
+    ) -> DeviceSighting:
+        """Note a sighting. `times`: of the device's last event, and the present one."""
+        found, (seen_ms, now_ms) = self._last(device, gateway), times
+        firmware = next(filter(None, map(_firmware_of, properties)), "") or found.firmware
+        lanes = {**(found.lanes or {}), lane: seen_ms} if lane else found.lanes
+        last_ms = seen_ms if found.seen_ms > now_ms else max(seen_ms, found.seen_ms)  # another lane may have been later
+        noted = DeviceSighting(seen_ms=last_ms, firmware=firmware, lanes=lanes)
+        self._written[device, gateway] = noted
         self._written.move_to_end((device, gateway))
         if len(self._written) > MOST:
             self._written.popitem(last=False)
-        return DeviceSighting(seen_ms=seen_ms, firmware=firmware)
+        return noted
+
+
+_NEVER = DeviceSighting(seen_ms=0)
+
+
+def _seen_last(sighting: DeviceSighting) -> int:
+    return sighting.seen_ms
 
 
 def _is_of_device(event: EventObject) -> bool:

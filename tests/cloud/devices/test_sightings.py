@@ -4,7 +4,7 @@ import pytest
 
 from cloud.devices.device_changes import put, see
 from fogline.events.codec import Batch
-from fogline.events.event import rfc3339
+from fogline.events.event import Lane, rfc3339
 from fogline_cloud.devices.device_table import DeviceTable
 from fogline_cloud.devices.record import encode_sighting, seen_key
 from fogline_cloud.settings import DeviceSettings, Learn
@@ -16,9 +16,9 @@ START_MS = 1_790_000_000_000
 MINUTE = 60_000
 
 
-def batch(*devices: str, properties: str | None = None, at_ms: int = 0) -> Batch:
+def batch(*devices: str, properties: str | None = None, at_ms: int = 0, lane: Lane = Lane.TELEMETRY) -> Batch:
     recorded = rfc3339((START_MS + at_ms) * 1_000_000)
-    more = {"tenant": "acme", "properties": properties, "recordedtime": recorded}
+    more = {"tenant": "acme", "properties": properties, "recordedtime": recorded, "lane": lane}
     return Batch.of([make_event(n, device=each, **more) for n, each in enumerate(devices, 1)])
 
 
@@ -68,3 +68,25 @@ def test_memory_is_bounded(table, monkeypatch):
     sightings = Sightings(table, DeviceSettings(learn=Learn.ALL))
     assert len(noted(sightings, MINUTE, *(f"d{n}" for n in range(10)))) == 10
     assert len(sightings._written) == 3
+
+
+def test_a_lane_with_a_limit_of_its_own_is_noted_beside_the_other_events(table):
+    """An alarm between two sightings would not be seen else."""
+    sightings = Sightings(table, DeviceSettings(), frozenset({"alarm"}))
+    telemetry = dict(sightings.due("gw-1", batch("lamp-1", at_ms=MINUTE), "acme", START_MS + MINUTE))
+    assert telemetry["lamp-1"].lanes is None
+    alarm = dict(sightings.due("gw-1", batch("lamp-1", at_ms=2 * MINUTE, lane=Lane.ALARM), "acme", START_MS + 2 * MINUTE))
+    assert alarm["lamp-1"].lanes == {"alarm": START_MS + 2 * MINUTE}
+    assert noted(sightings, 3 * MINUTE, "lamp-1", lane=Lane.ALARM) == []
+    later = dict(sightings.due("gw-1", batch("lamp-1", at_ms=13 * MINUTE), "acme", START_MS + 13 * MINUTE))
+    assert later["lamp-1"].lanes == {"alarm": START_MS + 2 * MINUTE}, "the time of the last alarm stays"
+    table.apply(seen_key("lamp-1", "gw-1").encode(), encode_sighting(later["lamp-1"]))
+    assert table.get("lamp-1").seen_by("gw-1") == later["lamp-1"]
+
+
+def test_an_alarm_that_waited_in_the_outbox_does_not_set_the_time_of_the_device_back(table):
+    sightings = Sightings(table, DeviceSettings(), frozenset({"alarm"}))
+    assert noted(sightings, 60 * MINUTE, "lamp-1") == ["lamp-1"]
+    found = dict(sightings.due("gw-1", batch("lamp-1", at_ms=20 * MINUTE, lane=Lane.ALARM), "acme", START_MS + 61 * MINUTE))
+    assert found["lamp-1"].seen_ms == START_MS + 60 * MINUTE
+    assert found["lamp-1"].lanes == {"alarm": START_MS + 20 * MINUTE}

@@ -102,3 +102,11 @@ def test_the_command_needs_neither_kafka_nor_spark(counted, tmp_path):
     words = ["fleet", "health", "--without-registry", "--since", "2026-01-01", "--config", str(tmp_path / "cloud.toml")]
     found = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60, check=False)
     assert (found.returncode, "EVENTS" in found.stdout) == (0, True), found.stderr
+
+
+def test_a_limit_that_the_registry_cannot_tell_is_refused(tmp_path, capsys):
+    """The registry notes a device every ten minutes, so each would seem to be silent for that long."""
+    config = tmp_path / "cloud.toml"
+    config.write_text('tenant = "t"\n[[fleet.silent]]\nafter_s = 300\n')
+    assert main(["fleet", "silent", "--without-registry", "--config", str(config)]) == 2
+    assert "[[fleet.silent]] after_s = 300: expected more than devices.seen_every_s, which is 600" in capsys.readouterr().err

@@ -6,10 +6,10 @@ from itertools import pairwise
 import pytest
 
 from fogline.events.event import Lane
+from fogline_cloud.devices.silence import SilenceRules
 from fogline_cloud.fleet import questions
 from fogline_cloud.fleet.buckets import DELAYS_MS, SIZES_BYTES, above, percentile
 from fogline_cloud.fleet.questions import FleetDevice
-from fogline_cloud.fleet.silence import SilenceRules
 from fogline_cloud.fleet_settings import SilentSettings
 
 MONDAY, TUESDAY = date(2026, 1, 5), date(2026, 1, 6)

@@ -16,5 +16,6 @@
 `lists`: lists of devices and commands, for clients
 `operators`: commands of operators
 `replies`: sends replies to operators
+`silent_devices`: the number of silent devices, as metrics
 `verdict_waiters`: who waits for the end of a command
 """

@@ -82,8 +82,8 @@ def run_coverage(arguments: argparse.Namespace) -> int:
 
 def run_silent(arguments: argparse.Namespace) -> int:
     """Print the silent devices."""
+    from fogline_cloud.devices.silence import SilenceRules  # noqa: PLC0415 - beside it
     from fogline_cloud.fleet import questions  # noqa: PLC0415 - a bridge needs no Arrow
-    from fogline_cloud.fleet.silence import SilenceRules  # noqa: PLC0415 - beside it
 
     rules = load(arguments.config, kafka=False).fleet.silent
     if arguments.over is not None:

@@ -252,6 +252,8 @@ _MEANINGS = {  # Meaning by name, for each part of a process and each type. A pa
         "unfinished_bytes": "bytes of messages that have not come whole",
         "handshakes": "connections whose peers have not been let in yet",
         "commands state": "commands that this bridge holds, by state",
+        "silent_devices type lane": "registered devices that are silent for longer than `[[fleet.silent]]` allows, by type (at "
+        "most 100, then `other`) and lane (empty: any). Each bridge counts all devices of the tenant",
     },
     ("bridge", _COUNTER): {
         "connections_refused": "AMQP connections refused because there were too many",
