@@ -233,6 +233,7 @@ class Bridge:
         """Stop serving, then leave the group. Open transactions are aborted, and the gateways send their batches again."""
         if self._metrics is not None:
             await self._metrics.close()
+        self.silent.close()
         if self._files is not None:
             self._files.cancel()
         if self._feed is not None:

@@ -1,7 +1,7 @@
 """Decides which devices are silent for too long, by the longest silences of `[[fleet.silent]]`. Pure."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from typing import NamedTuple
@@ -64,21 +64,26 @@ class SilenceRules:
         return found
 
 
-def silent_counts_of(devices: Iterable[DeviceEntry], rules: SilenceRules, now_s: float) -> Counter[tuple[str, str]]:
-    """Return the number of silent devices by type and lane, 0 too. A device that was never heard and nobody set is none."""
-    counts: Counter[tuple[str, str]] = Counter()
-    types: set[str] = set()
-    for device in devices:
+class SilentCount:
+    """Counts silent devices by type and lane. `counts` has 0 too. A device that was never heard and that nobody set is none."""
+
+    def __init__(self, rules: SilenceRules, now_s: float) -> None:
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self._rules = rules
+        self._now_s = now_s
+        self._types: set[str] = set()
+
+    def add(self, device: DeviceEntry) -> None:
+        """Look at one device."""
         if device.record is None and not device.sightings:
-            continue
-        kind = device.type if device.type in types or len(types) < MAX_TYPES else OTHER
-        types.add(kind)
-        for lane in rules.limits(device.type):
-            counts[kind, lane] += 0
+            return
+        kind = device.type if device.type in self._types or len(self._types) < MAX_TYPES else OTHER
+        self._types.add(kind)
+        for lane in self._rules.limits(device.type):
+            self.counts[kind, lane] += 0
         since_s = device.record.changed_ms / 1000 if device.record is not None else None
-        for silence in rules.silences(device.type, partial(_last_of, device), since_s, now_s):
-            counts[kind, silence.lane] += 1
-    return counts
+        for silence in self._rules.silences(device.type, partial(_last_of, device), since_s, self._now_s):
+            self.counts[kind, silence.lane] += 1
 
 
 def _last_of(device: DeviceEntry, lane: str) -> float | None:

@@ -4,11 +4,18 @@ from cloud.devices.device_changes import put, see
 from fogline.events.event import Lane
 from fogline_cloud.devices.device_table import DeviceTable
 from fogline_cloud.devices.record import DeviceSighting, encode_sighting, seen_key
-from fogline_cloud.devices.silence import MAX_TYPES, OTHER, SilenceRules, silent_counts_of
+from fogline_cloud.devices.silence import MAX_TYPES, OTHER, SilenceRules, SilentCount
 from fogline_cloud.fleet_settings import SilentSettings
 
 NOW_S = 1_790_000_000
 HOUR_S = 3600
+
+
+def silent_counts_of(devices: DeviceTable, rules: SilenceRules, now_s: float) -> dict[tuple[str, str], int]:
+    found = SilentCount(rules, now_s)
+    for each in devices:
+        found.add(each)
+    return found.counts
 
 
 def table(*devices: tuple[str, str, int | None]) -> DeviceTable:
