@@ -68,7 +68,9 @@ class KeptWindows:
                 self._ended.set()
             else:
                 beyond = held.pop_all()
-                threading.Thread(target=self._follow_until_stop, args=(beyond, every), name="windows", daemon=True).start()
+                threading.Thread(
+                    target=self._follow_until_stop, args=(beyond, every), name=self._folder.path, daemon=True
+                ).start()
 
     def wait(self, limit_s: float | None = None) -> bool:
         """Wait until nothing keeps the windows any more, after `stop` or an error, which is raised.
