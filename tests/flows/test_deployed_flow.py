@@ -1,6 +1,8 @@
 """A running flow takes deployed parsers between two micro-batches, and goes back from those that are broken."""
 
+import json
 import threading
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from flows.deployments import ACME, deploy, parser_folder, reads
 from flows.tenant_flow import Flow
 from fogline.events.event import Event
+from fogline_cloud.cli.tables import flow_state
 from fogline_cloud.flows.deployed.parser_log import ParserLog
 from fogline_cloud.flows.deployed.parser_set import Change
 from fogline_cloud.flows.driver.metrics import FlowMetrics
@@ -49,7 +52,7 @@ class Steps:
 
 @pytest.mark.fault("K26")
 def test_running_flow_takes_a_parser_at_the_next_batch_and_goes_back_from_a_broken_one(
-    flow: Flow, make_event: MakeEvent, tmp_path: Path
+    flow: Flow, make_event: MakeEvent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = ParserLog(flow.settings)
     digests: dict[str, str] = {}
@@ -91,3 +94,11 @@ def test_running_flow_takes_a_parser_at_the_next_batch_and_goes_back_from_a_brok
     ]
     returned = {each.name: each.value for each in steps.metrics.read()}["fogline_flow_parsers_returned_total"]
     assert returned == 2
+    monkeypatch.setattr(flow_state, "load", lambda _: flow.settings)
+    capsys.readouterr()
+    flow_state._status(Namespace(config=None, json=True))
+    (shown,) = json.loads(capsys.readouterr().out)["parsers"]
+    assert (shown["parser"], shown["digest"], shown["change"]) == ("acme", digests["two"], "return")
+    assert "of 20 events only the former parser reads 20; the first: dead killed" in shown["why"]
+    flow_state._status(Namespace(config=None, json=False))
+    assert f"parser acme: wheel {digests['two'][:12]} (return by flow {flow.settings.tenant}/main" in capsys.readouterr().out

@@ -198,6 +198,13 @@ def test_parser_that_may_refuse_what_the_former_one_read_is_not_refuted(worker: 
     assert not any(map(is_refuted, worker.notes.trials))
 
 
+def test_replay_reads_by_the_new_parser_alone(worker: Worker, log: ParserLog, tmp_path: Path) -> None:
+    deploy(log, parser_folder(tmp_path / "one", reads("one")))
+    new = deploy(log, parser_folder(tmp_path / "two", "def parse(event):\n    raise Poison('odd')"))
+    (row,) = worker.rows(b"1", given=new.set.settled)
+    assert (row["outcome"], row["parser_digest"]) == ("dead", new.digest)
+
+
 def test_one_event_in_a_hundred_may_be_left_to_the_former_parser() -> None:
     assert not is_refuted(TrialReport("acme", "d", events=100, left=1))
     assert is_refuted(TrialReport("acme", "d", events=100, left=2))
@@ -368,7 +375,9 @@ def test_wheel_has_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
                 read_wheel(data)
 
 
-@pytest.mark.parametrize("name", ["../outside.py", "/etc/outside.py", "pkg/native.so", "late.pth", "acme-1.data/scripts/x"])
+@pytest.mark.parametrize(
+    "name", ["../outside.py", "/etc/outside.py", "pkg/native.so", "late.pth", "acme-1.data/x", "acme_parser.py"]
+)
 def test_wheel_with_a_file_that_is_none_of_a_parser_is_refused(tmp_path: Path, name: str) -> None:
     made = io.BytesIO(wheel_of(parser_folder(tmp_path / "one", reads("one"))))
     with ZipFile(made, "a") as archive:

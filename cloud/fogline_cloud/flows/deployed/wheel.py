@@ -96,6 +96,8 @@ def _checked(archive: ZipFile) -> list[ZipInfo]:
     files = [each for each in archive.infolist() if not each.is_dir()]
     if len(files) > MAX_FILES or sum(each.file_size for each in files) > MAX_UNPACKED_BYTES:
         raise Poison("wheel", f"a wheel may have {MAX_FILES:,} files of {MAX_UNPACKED_BYTES >> 20} MiB in all")
+    if len({each.filename for each in files}) < len(files):
+        raise Poison("wheel", "two files of the wheel have one name")
     for each in files:
         path, mode = PurePosixPath(each.filename), each.external_attr >> 16
         outside = path.is_absolute() or ".." in path.parts or "\\" in each.filename or "\0" in each.filename
