@@ -34,12 +34,14 @@ READS = {
     ("command", "list"): (0, "5f0c0000"),
     ("command", "show", "5f0c"): (0, "ok"),
     ("device", "list"): (0, "lamp-1"),
+    ("device", "list", "--silent", "1h"): (0, "lamp-1"),
     ("device", "show", "lamp-1"): (0, "lamp"),
 }
 CASES = READS | {
     ("command", "send", "lamp-1", "switch"): (0, "SUCCEEDED"),
     ("command", "send", "--where", "type=lamp", "switch", "--groups", "groups"): (0, "SUCCEEDED 1"),
     ("command", "cancel", "5f0c"): (1, "SUCCEEDED: it is too late"),
+    ("command", "group", "list", "--groups", "groups"): (0, "there is no group in groups"),
     ("command", "group", "show", "g1", "--groups", "groups"): (2, "g1"),
     ("command", "group", "resume", "g1", "--groups", "groups"): (2, "g1"),
     ("command", "group", "cancel", "g1", "--groups", "groups"): (2, "g1"),

@@ -12,7 +12,7 @@ from fogline.process.console.terminal import tell
 
 COMMANDS = {
     "ca": ("fogline_cloud.cli.administration.ca", "a certificate authority for TLS"),
-    "gateway": ("fogline_cloud.cli.administration.gateway", "let gateways enrol"),
+    "gateway": ("fogline_cloud.cli.administration.gateway", "let gateways enrol, and list them"),
     "user": ("fogline_cloud.cli.administration.user", "passwords of operators' programs"),
     "access": ("fogline_cloud.cli.administration.access", "check who may do what"),
     "topics": ("fogline_cloud.cli.administration.topics", "create and check the Kafka topics"),
@@ -29,6 +29,7 @@ COMMANDS = {
     "ledger": ("fogline_cloud.cli.tables.ledger", "prove that no event is lost or duplicated"),
     "audit": ("fogline_cloud.cli.administration.audit", "show and verify the bridges' decisions"),
     "parser": ("fogline_cloud.cli.tables.parser", "write, test and deploy a parser"),
+    "status": ("fogline_cloud.cli.administration.line_status", "show the whole line on one screen"),
     "doctor": (
         "fogline_cloud.cli.administration.doctor",
         "check settings, Kafka, bridge, certificates, disk and clock; exit status 1 if something fails",
@@ -48,6 +49,7 @@ examples:
   fogline command send lamp-1 switch --json '{"on": true}' --ttl 30s
   fogline device list --where type=lamp
   fogline ledger verify --config cloud.toml     prove that no event is lost or duplicated
+  fogline status                                the whole line on one screen
   fogline doctor --config cloud.toml            check everything, with a remedy for each fault
 """
 

@@ -1,12 +1,14 @@
 """The run of a group: the share of failures, and what a second run leaves out. tests/e2e/test_command_groups.py has devices."""
 
 import asyncio
+import json
 
 import pytest
 
 from fogline.commands.command import CommandState
 from fogline.errors import Misconfigured, Unreachable
-from fogline_cloud.commands.client.command_group import GroupCommand, GroupFile, GroupRun
+from fogline_cloud.cli.main import main
+from fogline_cloud.commands.client.command_group import GroupCommand, GroupFile, GroupRun, GroupVerdict
 from fogline_cloud.commands.client.verdict import CancelVerdict, CommandVerdict
 from fogline_lab.amqp import within
 
@@ -109,7 +111,9 @@ def test_a_file_that_a_crash_has_cut_off_is_read_up_to_there(folder):
         file.write(b'{"device":"lamp-1","state":"SUCCEEDED"}\n{"device":"lamp-2","sta')
     again = GroupFile.read(folder, "g1")
     assert (list(again.verdicts), again.command) == (["lamp-1"], group.command)
-    assert path.read_bytes().endswith(b"\n")
+    assert path.read_bytes().endswith(b'"sta'), "another process may be writing the line just now"
+    again.note(GroupVerdict(device="lamp-3", state="FAILED"))
+    assert list(GroupFile.read(folder, "g1").verdicts) == ["lamp-1", "lamp-3"]
     with pytest.raises(Misconfigured, match="there is no group"):
         GroupFile.read(folder, "g2")
     (folder / "g3.jsonl").write_text("x\n")
@@ -127,3 +131,23 @@ def test_a_group_that_bridges_may_have_forgotten_is_not_resumed(folder, age_days
     else:
         with pytest.raises(Misconfigured, match="group g1 is more than 7 days old"):
             group.require_recent(now_ms)
+
+
+def test_the_groups_of_this_machine_are_listed_the_newest_last(folder, capsys):
+    for name, created_ms in (("g2", 1_790_000_000_000), ("g1", 1_780_000_000_000)):
+        group = group_of(folder, id=name, created_ms=created_ms)
+        group.note(GroupVerdict(device="lamp-0", state="SUCCEEDED"))
+    (folder / "broken.jsonl").write_text("x\n")
+
+    assert main(["command", "group", "list", "--groups", str(folder), "--json"]) == 0
+
+    found = capsys.readouterr()
+    assert [(each["id"], each["devices"], each["left"], each["states"]) for each in json.loads(found.out)] == [
+        ("g1", 20, 19, {"SUCCEEDED": 1}),
+        ("g2", 20, 19, {"SUCCEEDED": 1}),
+    ]
+    assert "broken.jsonl: this is not the file of a group" in found.err
+    assert main(["command", "group", "list", "--groups", str(folder), "--limit", "1"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["ID", "g2"]
+    assert main(["command", "group", "list", "--groups", str(folder / "none")]) == 0
+    assert "there is no group in" in capsys.readouterr().err

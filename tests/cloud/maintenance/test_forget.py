@@ -7,6 +7,7 @@ import pytest
 from deltalake import DeltaTable
 
 from fogline_cloud.cli.main import main
+from fogline_cloud.fleet.fleet_table import fleet_of
 from fogline_cloud.maintenance.forget import FORGOTTEN, forget
 from fogline_cloud.maintenance.table import MaintainedTable
 
@@ -100,3 +101,21 @@ def test_the_command_says_when_the_bytes_are_gone(tables, settings, tmp_path, ca
     assert "Kafka keeps what the device sent" in out
     assert main(["table", "forget", "nobody", "--config", str(config), "--json"]) == 0
     assert msgspec.json.decode(capsys.readouterr().out)["rows"] == 0
+
+
+def test_a_forgotten_device_leaves_the_counts_of_the_fleet_also_of_days_that_were_deleted(tables, settings):
+    events, _ = tables
+    today = date(2026, 1, 7)
+    fleet_of(settings, today).update()
+    MaintainedTable("events", events.folder).delete_before(TUESDAY)
+    days = []
+
+    assert forget(settings, "d'2", days.append, dry_run=True) == 5
+    assert forget(settings, "d'2", days.append, dry_run=False) == 5
+
+    assert [(each.table, each.day) for each in days[5:] if each.table == "fleet"] == [
+        ("fleet", "2026-01-05"),
+        ("fleet", "2026-01-06"),
+    ]
+    rows = fleet_of(settings, today).current(["device", "events"]).to_pylist()
+    assert sorted(((row["device"], row["events"]) for row in rows), key=repr) == [("d-1", 1), ("d-3", 1), (None, 1)]

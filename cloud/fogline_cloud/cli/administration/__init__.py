@@ -5,6 +5,8 @@
 `ca`: `fogline ca`
 `doctor`: `fogline doctor`
 `gateway`: `fogline gateway`
+`gateway_list`: `fogline gateway list`
+`line_status`: `fogline status`
 `topics`: `fogline topics`
 `user`: `fogline user`
 """

@@ -1,4 +1,4 @@
-"""`fogline gateway`: let gateways enrol."""
+"""`fogline gateway`: let gateways enrol, and list them."""
 
 import argparse
 import json
@@ -13,6 +13,7 @@ from fogline.process.console.terminal import show
 from fogline.process.files.owner import become_owner
 from fogline_cloud.authority.ca_folder import CaFolder
 from fogline_cloud.authority.certificates import check_hosts, now_utc
+from fogline_cloud.cli.administration.gateway_list import add_list
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.settings import load
 
@@ -21,6 +22,8 @@ examples:
   fogline gateway add gw-1               print a token; on the gateway: fogline-edge enroll - --bridge HOST:PORT
   fogline gateway add gw-1 --host gw-1.local   devices reach the gateway there, by MQTT over TLS
   fogline gateway add gw-1 --minutes 60
+  fogline gateway list                   the gateways of this machine's bridge, with what waits in their outboxes
+  fogline gateway list --metrics 127.0.0.1:9465 --metrics 127.0.0.1:9475
 
 The token is a password that works once. The bridge needs `enrolment = true` and the folder of the authority.
 """
@@ -29,11 +32,12 @@ The token is a password that works once. The bridge needs `enrolment = true` and
 def register(groups: "argparse._SubParsersAction[Any]") -> None:
     """Add the subcommands."""
     raw: dict[str, Any] = {"epilog": EXAMPLE, "formatter_class": argparse.RawDescriptionHelpFormatter}
-    commands = add_group(groups, "gateway", "let gateways enrol", description=__doc__, **raw)
+    commands = add_group(groups, "gateway", "let gateways enrol, and list them", description=__doc__, **raw)
     adding = add_command(commands, "add", run_add, "print a token by which a gateway enrols, once", **raw)
     adding.add_argument("name", help="the name of the gateway")
     hosts = "name or address at which devices reach the gateway by TLS; may be repeated"
     adding.add_argument("--host", action="append", default=[], help=hosts)
+    add_list(commands, raw)
     adding.add_argument("--minutes", type=float, default=15.0, help="how long the token is valid (default: 15)")
 
 

@@ -13,8 +13,8 @@ from typing import Any
 from fogline.address import is_identifier
 from fogline.commands.command import CommandState
 from fogline.errors import Misconfigured
-from fogline.process.console.command_line import INTERRUPTED
-from fogline.process.console.listing import show_rows
+from fogline.process.console.command_line import INTERRUPTED, add_limit
+from fogline.process.console.listing import show_rows, utc
 from fogline.process.console.terminal import show, show_progress, tell
 from fogline.process.kernel_clock import wall_clock_ms
 from fogline_cloud.cli.common import add_command, add_group
@@ -27,6 +27,7 @@ from fogline_cloud.settings import load
 EXAMPLE = """\
 examples:
   fogline command send --where type=lamp,site=berlin switch --json '{"on": true}' --rate 50 --stop-at-failures 10%
+  fogline command group list
   fogline command group show 3f9a1c
   fogline command group resume 3f9a1c      go on after Ctrl-C, or after too many failures; nothing is sent twice
   fogline command group cancel 3f9a1c      cancel what no device has seen, and send nothing more
@@ -68,7 +69,12 @@ def add_groups(
     send.add_argument("--stop-at-failures", metavar="SHARE", help="with --where: cancel the rest at this share, such as 10%%")
     send.add_argument("--groups", type=Path, help=_FOLDER)
     raw: dict[str, Any] = {"epilog": EXAMPLE, "formatter_class": argparse.RawDescriptionHelpFormatter}
-    group = add_group(commands, "group", "show, resume or cancel one command for many devices", description=__doc__, **raw)
+    group = add_group(
+        commands, "group", "list, show, resume or cancel one command for many devices", description=__doc__, **raw
+    )
+    listing = add_command(group, "list", run_list, "print the groups of this machine, the newest last", **raw)
+    listing.add_argument("--groups", type=Path, help=_FOLDER)
+    add_limit(listing, 50, "the newest")
     for word, run, about in (
         ("show", run_show, "print the states"),
         ("resume", run_resume, "send what is left"),
@@ -110,6 +116,38 @@ def send_group(arguments: argparse.Namespace, ask: Ask) -> int:
     group = GroupFile.create(_folder(arguments), command)
     tell(f"group {command.id}: {command.name} for {len(found)} devices")
     return _run(arguments, group, lambda run: run.run())
+
+
+def run_list(arguments: argparse.Namespace) -> int:
+    """Print the groups whose files are on this machine. A file that cannot be read is named, and left out."""
+    folder = _folder(arguments)
+    groups = []
+    for path in sorted(folder.glob("*.jsonl")):
+        try:
+            groups.append(GroupFile.read(folder, path.stem))
+        except Misconfigured as error:
+            tell(str(error))
+    groups.sort(key=lambda each: each.command.created_ms)
+    more, groups = max(0, len(groups) - arguments.limit), groups[-arguments.limit :]
+    if arguments.json:
+        show(json.dumps([_summary(each) for each in groups]))
+        return 0
+    heads = ("id", "created", "command", "devices", "left", "states")
+    rows = [
+        (
+            *(each.command.id, utc(each.command.created_ms / 1000), each.command.name, len(each.command.devices)),
+            *(len(each.left), ", ".join(f"{state} {count}" for state, count in sorted(each.states.items())) or "-"),
+        )
+        for each in groups
+    ]
+    show_rows(heads, rows, f"there is no group in {folder}", more)
+    return 0
+
+
+def _summary(group: GroupFile) -> dict[str, Any]:
+    command = group.command
+    known = {"id": command.id, "created": utc(command.created_ms / 1000), "command": command.name}
+    return known | {"devices": len(command.devices), "left": len(group.left), "states": dict(group.states)}
 
 
 def run_show(arguments: argparse.Namespace) -> int:

@@ -3,6 +3,8 @@
 import argparse
 import asyncio
 import json
+import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from fogline.process.console.terminal import show, tell
 from fogline.process.files.settings_file import load_toml
 from fogline_cloud.cli.common import add_command, add_group, device_argument, json_argument
 from fogline_cloud.cli.operators.operator_link import add_bridge, bridge_of, devices_of, refused
+from fogline_cloud.cli.times import seconds
 from fogline_cloud.commands.client.operator_security import operator_security
 from fogline_cloud.devices.client import edit_device
 from fogline_cloud.devices.desired import DEFAULT_COMMAND
@@ -30,6 +33,7 @@ examples:
   fogline device set lamp-1 --type lamp --tag site=berlin --tag floor=2
   fogline device set lamp-1 --commands lamp.toml      the commands that it takes, with JSON Schemas
   fogline device list --where type=lamp,site=berlin   * and ? are wildcards: site=b*
+  fogline device list --silent 1h                     without an event for an hour, or for ever
   fogline device want lamp-1 '{"on": true}' --command switch
   fogline device show lamp-1 --json                   desired and reported state too
   fogline device forget lamp-1
@@ -44,6 +48,8 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     commands = add_group(groups, "device", "list and change the registry of devices", description=__doc__, **raw)
     listing = add_command(commands, "list", run_list, "print the devices", **raw)
     listing.add_argument("--where", action="append", default=[], metavar="NAME=VALUE,...", help="only devices that match")
+    about = "only devices without an event for so long, such as 1h, or for ever; to the precision of devices.seen_every_s"
+    listing.add_argument("--silent", metavar="TIME", help=about)
     add_limit(listing, 1000, "the first by name", MAX_DEVICES)
     show = add_command(commands, "show", run_show, "print one device", **raw)
     setting = add_command(commands, "set", run_set, "add or change a device", **raw)
@@ -65,17 +71,30 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
 def run_list(arguments: argparse.Namespace) -> int:
     """Print the devices that match."""
     settings = load(arguments.config, kafka=False)
-    found = devices_of(arguments, settings, where=arguments.where, limit=arguments.limit)
+    if arguments.silent is None:
+        found = devices_of(arguments, settings, where=arguments.where, limit=arguments.limit)
+        records, more = found.records, found.more
+    else:
+        before_s = time.time() - seconds("--silent", arguments.silent)
+        every = devices_of(arguments, settings, where=arguments.where, limit=MAX_DEVICES).records
+        records = [each for each in every if each["last_seen"] is None or _moment_s(each["last_seen"]) < before_s]
+        records, more = records[: arguments.limit], max(0, len(records) - arguments.limit)
     if arguments.json:
-        show(json.dumps(found.records))
+        show(json.dumps(records))
         return 0
     rows = [
         (each["device"], each["type"] or "-", (each["gateways"] or ["-"])[0], each["last_seen"], _tags(each["tags"]))
-        for each in found.records
+        for each in records
     ]
-    empty = "no device matches" if arguments.where else "no device is in the registry (docs/device-registry.md)"
-    show_rows(("device", "type", "gateway", "last seen", "tags"), rows, empty, found.more)
+    empty = (
+        "no device matches" if arguments.where or arguments.silent else "no device is in the registry (docs/device-registry.md)"
+    )
+    show_rows(("device", "type", "gateway", "last seen", "tags"), rows, empty, more)
     return 0
+
+
+def _moment_s(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
 
 
 def _tags(tags: dict[str, str]) -> str:

@@ -89,6 +89,7 @@ class GroupFile:
         self.command = command
         self.verdicts: dict[str, GroupVerdict] = {}
         self._path = path
+        self._cut_off = 0  # bytes of a last line that a crash has cut off; or another process is writing it just now
 
     @classmethod
     def create(cls, folder: Path, command: GroupCommand) -> "GroupFile":
@@ -106,7 +107,7 @@ class GroupFile:
 
     @classmethod
     def read(cls, folder: Path, group_id: str) -> "GroupFile":
-        """Read the file of a group. A last line that a crash has cut off is left out. Raises `Misconfigured`."""
+        """Read the file of a group. A last line that is not whole is left out. Raises `Misconfigured`."""
         path = folder / f"{group_id}.jsonl"
         try:
             first, *lines = path.read_bytes().split(b"\n")
@@ -124,8 +125,7 @@ class GroupFile:
             raise Misconfigured(
                 f"{path}: this is not the file of a group: {explained(error, GroupCommand | GroupVerdict)}"
             ) from None
-        if lines and lines[-1]:
-            os.truncate(path, path.stat().st_size - len(lines[-1]))
+        group._cut_off = len(lines[-1]) if lines else 0
         return group
 
     def require_recent(self, now_ms: int) -> None:
@@ -139,6 +139,9 @@ class GroupFile:
         """Write the verdict of one device."""
         self.verdicts[verdict.device] = verdict
         with self._path.open("ab") as file:
+            if self._cut_off:
+                file.truncate(file.tell() - self._cut_off)
+                self._cut_off = 0
             file.write(msgspec.json.encode(verdict) + b"\n")
 
     @property
