@@ -78,7 +78,7 @@ soak: setup
 	@$(PYTHON) deploy/soak $(ARGS)
 
 docs: setup-docs
-	@cd tests && for page in settings_page columns_page metrics_page command_line_page pictures; do ../$(PYTHON) -m docs.$$page || exit; done
+	@cd tests && for page in settings_page columns_page metrics_page command_line_page pictures console_pictures; do ../$(PYTHON) -m docs.$$page || exit; done
 	@$(PYTHON) deploy/grafana/generate.py
 
 format: setup

@@ -5,7 +5,7 @@
 #     deploy/setup/setup.sh tests      and to test: other people's clients, a broker, promtool, PostgreSQL, a browser
 #     deploy/setup/setup.sh bench      and to measure: a broker
 #     deploy/setup/setup.sh s3         and for tables in an object store (tests and bench need it too)
-#     deploy/setup/setup.sh docs       and to render pictures: Graphviz
+#     deploy/setup/setup.sh docs       and to render pictures: Graphviz, a browser
 #
 # 1. the system packages that are missing, by apt, named aloud before they are installed
 # 2. .venv: uv, then the hashed Python dependencies of requirements.lock, then our four distributions
@@ -63,18 +63,20 @@ missing_packages() {
     command -v dbus-daemon >/dev/null || echo dbus
     [ -z "$for_tests$for_bench" ] || PATH=$PATH:/usr/sbin command -v mosquitto >/dev/null || echo mosquitto
     [ -z "$for_docs" ] || command -v dot >/dev/null || echo graphviz
+    [ -z "$for_docs$for_tests" ] || has_browser || echo chromium
     [ -z "$for_tests$for_bench" ] || has_postgres || echo postgresql
     [ -z "$for_tests" ] || missing_packages_for_tests
 }
 
 has_postgres() { compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || command -v postgres >/dev/null; }
 
+has_browser() { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null
+
 missing_packages_for_tests() {
     command -v node >/dev/null || echo nodejs
     command -v npm >/dev/null || echo npm
     command -v go >/dev/null || echo golang-go
     command -v promtool >/dev/null || echo prometheus
-    command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || echo chromium
 }
 
 java_package() {

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from e2e.console_client import log_in, visitor
 from e2e.http_api import COMMANDS, SWITCH, served
 from fogline_cloud.audit.record import AuditRecord, encode_audit
-from fogline_cloud.console import audit_page
+from fogline_cloud.console.pages import audit_page
 from fogline_cloud.kafka import topics
 from fogline_lab.device.command_device import CommandDevice
 

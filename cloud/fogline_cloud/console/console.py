@@ -9,16 +9,17 @@ from starlette.routing import Route
 from fogline_cloud.api import requests
 from fogline_cloud.api.context import ApiContext
 from fogline_cloud.api.problems import Problem
-from fogline_cloud.console.audit_page import AuditPage
-from fogline_cloud.console.command_pages import CommandPages
-from fogline_cloud.console.device_commands import DeviceCommands
-from fogline_cloud.console.device_page import DevicePage
-from fogline_cloud.console.device_rows import DeviceRows
-from fogline_cloud.console.fleet_page import FleetPage
-from fogline_cloud.console.flow_page import FlowPage
 from fogline_cloud.console.guard import Guard, Viewer
 from fogline_cloud.console.live_pages import LivePages
 from fogline_cloud.console.one_thread import OneThread
+from fogline_cloud.console.pages.audit_page import AuditPage
+from fogline_cloud.console.pages.command_pages import CommandPages
+from fogline_cloud.console.pages.device_commands import DeviceCommands
+from fogline_cloud.console.pages.device_page import DevicePage
+from fogline_cloud.console.pages.device_rows import DeviceRows
+from fogline_cloud.console.pages.fleet_page import FleetPage
+from fogline_cloud.console.pages.flow_page import FlowPage
+from fogline_cloud.console.pages.line_page import LinePage
 from fogline_cloud.console.proof.proof_desk import ProofDesk
 from fogline_cloud.console.proof.proof_page import ADDRESS as PROOF
 from fogline_cloud.console.proof.proof_page import PART, ProofPage
@@ -29,6 +30,7 @@ from fogline_cloud.settings import CloudSettings
 
 Handler = Callable[[Request, Viewer], Awaitable[Response]]
 ENTRIES = (
+    Entry(f"{ROOT}/line", "Line", oversight=True),
     Entry(f"{ROOT}/devices", "Devices"),
     Entry(f"{ROOT}/commands", "Commands"),
     Entry(PROOF, "Proof"),
@@ -56,6 +58,7 @@ class Console:
         context.closing.append(desk.close)
         self._commands = CommandPages(context, self._rendering, self.guard, commands, live)
         self._proof = ProofPage(context, self._rendering, self.guard, desk, live)
+        self._line = LinePage(settings, context, self._rendering, live, (kafka, tables))
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -66,6 +69,8 @@ class Console:
             Route(LOGIN, self._open(self._log_in), methods=["POST"]),
             Route(f"{ROOT}/logout", self._guarded(self._log_out), methods=["POST"]),
             Route(ROUTE, self._open(serve_file), methods=["GET"]),
+            Route(f"{ROOT}/line", self._guarded(self._line.show), methods=["GET"]),
+            Route(f"{PARTS}/line", self._guarded(self._line.renew), methods=["GET"]),
             Route(f"{ROOT}/devices", self._guarded(fleet.listing), methods=["GET"]),
             Route(f"{ROOT}/devices.csv", self._guarded(fleet.csv), methods=["GET"]),
             Route(f"{ROOT}/devices/{{device}}", self._guarded(device.show), methods=["GET"]),
@@ -111,9 +116,9 @@ class Console:
 
         return serve
 
-    async def _home(self, request: Request, _: Viewer) -> Response:
+    async def _home(self, request: Request, viewer: Viewer) -> Response:
         requests.allow(request)
-        return RedirectResponse(ENTRIES[0].address, 303)
+        return RedirectResponse(self._rendering.menu(viewer)[0].address, 303)
 
     async def _miss(self, request: Request, _: Viewer) -> Response:
         raise Problem(404, f"there is no page {request.url.path}")

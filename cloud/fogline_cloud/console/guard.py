@@ -70,7 +70,7 @@ class Guard:
                 raise Problem(401, "your login is over: the user or the password has changed") from None
             if problem.status != 503 or not may_go_on:
                 raise
-            session.failed_s = asyncio.get_running_loop().time()
+            session.failed_s, session.why_failed = asyncio.get_running_loop().time(), str(problem)
         else:
             session.checked_s = asyncio.get_running_loop().time()
         return Viewer(session)

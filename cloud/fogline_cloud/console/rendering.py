@@ -65,11 +65,15 @@ class Rendering:
         }
         self._templates.globals |= {"root": ROOT, "static": address_of}
 
+    def menu(self, viewer: Viewer) -> list[Entry]:
+        """Return the entries for a user."""
+        may_oversee = self._oversees(viewer.principal)
+        return [each for each in self._entries if may_oversee or not each.oversight]
+
     def page(self, template: str, request: Request, viewer: Viewer | None, status: int = 200, **values: Any) -> Response:
         """Return a page, or a part of one. `values`: what the template names."""
-        may_oversee = viewer is not None and self._oversees(viewer.principal)
         text = self._templates.get_template(template).render(
-            entries=[each for each in self._entries if may_oversee or not each.oversight],
+            entries=[] if viewer is None else self.menu(viewer),
             path=request.url.path,
             user=None if viewer is None else viewer.principal.name,
             csrf="" if viewer is None else viewer.session.csrf,

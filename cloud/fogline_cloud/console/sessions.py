@@ -32,7 +32,8 @@ class ConsoleSession(msgspec.Struct, eq=False, kw_only=True):
     checked_s: float
     csrf: str = msgspec.field(default_factory=lambda: secrets.token_urlsafe(24))
     failed_s: float = float("-inf")
-    """The last time that no bridge could check the password."""
+    """The last time that no bridge could check the password, and why."""
+    why_failed: str = ""
 
 
 class ConsoleSessions:

@@ -37,13 +37,15 @@ def chromium() -> Iterator[Browser]:
 class BrowserWindow:
     """A page in a browser of its own cookies. `faults`: errors of scripts, refusals of the policy, foreign requests."""
 
-    def __init__(self, browser: Browser, url: str, *, width: int = 1280, theme: str = "light", scripts: bool = True) -> None:
+    def __init__(
+        self, browser: Browser, url: str, *, width: int = 1280, height: int = 900, theme: str = "light", scripts: bool = True
+    ) -> None:
         self.faults: list[str] = []
         self._host = urlsplit(url).netloc
         self._context: BrowserContext = browser.new_context(
             base_url=url,
             ignore_https_errors=True,
-            viewport={"width": width, "height": 900},
+            viewport={"width": width, "height": height},
             color_scheme=theme,  # type: ignore[arg-type]  # "light" or "dark"
             timezone_id="Asia/Kolkata",
             java_script_enabled=scripts,

@@ -1,6 +1,7 @@
 """The operator's page in a browser: the site, its users, and names that would do harm if they were anything but text."""
 
 import base64
+import math
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ import httpx
 import msgspec
 
 from fogline.commands.command import CommandState
+from fogline.process.kernel_clock import wall_clock_ms
 from fogline_cloud.api.context import ApiContext
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.console.console import Console
@@ -60,6 +62,7 @@ FORGED = {
     "audit": ("GET", "/console/audit", {}),
     "audit as CSV": ("GET", "/console/audit.csv", {}),
     "flow": ("GET", "/console/flow", {}),
+    "line": ("GET", "/console/line", {}),
 }
 """Requests that a browser may make, whether the page offers them or not. `{id}`: a command `switch` that waits for lamp-2.
 
@@ -84,7 +87,7 @@ LONG = f"<img src=x onerror=owned()>{HOSTILE}\r\n" + "A" * 10_000
 
 def put_device(context: ApiContext, name: str, **fields) -> None:
     """Put a device into the registry that the page shows."""
-    record = DeviceRecord(version=1, changed_ms=1, changed_by="root", **fields)
+    record = DeviceRecord(version=1, changed_ms=wall_clock_ms(), changed_by="client acme/root (password)", **fields)
     context.devices.apply(device_key(name).encode(), encode_device(record))
 
 
@@ -105,6 +108,7 @@ async def fill(site: ConsoleSite) -> None:
     put_sighting(context, DEVICE, seen_ms, HOSTILE)
     context.commands.put(command(COMMAND, seen_ms))
     fill_tables(site.tables)
+    show_plain(site)
     async with httpx.AsyncClient(base_url=site.url, verify=False, auth=("root", PASSWORD)) as client:
         sent = await client.post("/v1/devices/lamp-2/commands", json={"name": MARK, "ttl_s": 300})
         assert sent.status_code == 201, sent.text
@@ -122,16 +126,27 @@ def command(command_id: str, now_ms: int, **more) -> CommandRecord:
 def fill_tables(folder: Path) -> None:
     """Make tables with numbers, and with hostile texts wherever a device chooses them."""
     today = datetime.now(UTC).date()
-    readings = FlowTable("readings", TableFolder(str(folder / "readings")))
+    readings = open_table(folder, "readings")
     readings.append(100, today, lambda n: {"device": DEVICE, "value": n / 4})
     texts = {"device": DEVICE, "metric": HOSTILE, "unit": HOSTILE, "text": LONG, "value": None}
     readings.append(1, today, lambda _: texts)
     dead = {"outcome": "dead", "reason": HOSTILE, "detail": LONG, "parser": HOSTILE, "data": LONG.encode()}
     dead |= {"subject": HOSTILE, "content_type": HOSTILE, "size_bytes": len(LONG), "device": DEVICE}
-    events = FlowTable("events", TableFolder(str(folder / "events")))
+    events = open_table(folder, "events")
     events.append(3, today, lambda _: dead)
     gap = {"outcome": "gap", "device": None, "id": None, "reason": HOSTILE, "detail": LONG, "tenant": None, "first_sequence": 4}
     events.append(1, today, lambda _: {**gap, "recordedtime": datetime.now(UTC) - timedelta(hours=2)})
+
+
+_tables: dict[Path, FlowTable] = {}
+
+
+def open_table(folder: Path, name: str) -> FlowTable:
+    """Return a table of the site, which is made the first time."""
+    place = folder / name
+    if place not in _tables:
+        _tables[place] = FlowTable(name, TableFolder(str(place)))
+    return _tables[place]
 
 
 def addresses(console: Console) -> list[str]:
@@ -140,3 +155,58 @@ def addresses(console: Console) -> list[str]:
     shown = [each.path for each in console.routes() if "GET" in each.methods and "/static/" not in each.path]
     shown = [each for each in shown if not each.endswith((".csv", ".json", ".jws"))]
     return [re.sub(r"\{([a-z:]+)\}", lambda each: values[each[1]], path) for path in shown]
+
+
+PLAIN = "meter-1"
+PICTURES = {
+    "devices": "/console/devices?type=meter",
+    "device": f"/console/devices/{PLAIN}?metric=power&span=1d",
+    "command": "/console/commands/01JDRY2A7K",
+}
+"""Pages that docs/console.md shows, by the names of their pictures: `docs/console_pictures.py` makes them."""
+OUTLINE = """
+() => {
+  const parts = "h1, h2, caption, th[scope=col], label, legend, button, nav[aria-label], [role]";
+  return [...document.querySelectorAll(parts)].map((each) => {
+    const kind = each.getAttribute("role") ?? each.localName;
+    return `${kind} ${each.getAttribute("aria-label") ?? each.textContent}`.replace(/\\s+/g, " ").trim();
+  });
+}
+"""
+"""What a page has for eye and screen reader: headings, labels, columns, buttons, regions."""
+
+
+def show_plain(site: ConsoleSite) -> None:
+    """Give the pages of pictures something to show: on the loop of the site, before `fill` or in its place."""
+    context, now_ms = site.api.context, wall_clock_ms()
+    switch = {"type": "object", "properties": {"on": {"type": "boolean"}}, "required": ["on"]}
+    commands = msgspec.json.encode({"switch": switch}).decode()
+    for number in range(1, 7):
+        name = f"meter-{number}"
+        put_device(context, name, type="meter", tags={"site": "berlin", "floor": str(number % 3)}, commands=commands)
+        if number < 6:
+            put_sighting(context, name, now_ms - number**4 * 1000, "2.1.0", f"gw-{number % 2 + 1}")
+    for state, ago_ms in ((CommandState.ACCEPTED, 900), (CommandState.DISPATCHED, 850), (CommandState.SUCCEEDED, 40)):
+        done = state is CommandState.SUCCEEDED
+        more = {
+            "name": "switch",
+            "gateway": "gw-1",
+            "device": PLAIN,
+            "operator": "client acme/alice (password)",
+            "state": state,
+        }
+        more |= {"changed_ms": now_ms - ago_ms, "expires_ms": now_ms + 29_100, "status": 200 if done else None}
+        more |= {"data_base64": base64.b64encode(b'{"on":true}').decode(), "reply_type": "application/json" if done else None}
+        more |= {"reply_base64": base64.b64encode(b'{"on":true,"power":0.0}').decode() if done else ""}
+        context.commands.put(command("01JDRY2A7K", now_ms - 900, **more))
+    now = datetime.now(UTC)
+    values = [(now - timedelta(minutes=5 * n), 400 + 150 * math.sin(n / 40) + 40 * math.sin(n * 7)) for n in range(288)]
+    rows = [{"metric": "power", "unit": "W", "value": value, "time": moment} for moment, value in values]
+    rows += [{"metric": "firmware", "unit": None, "value": None, "text": "2.1.0", "time": now}]
+    table = open_table(site.tables, "readings")
+    table.append(len(rows), now.date(), lambda n: {"device": PLAIN, **rows[n - table.count]})
+    bodies = [{"outcome": "ok", "data": None, "size_bytes": 41, "parser": "json"}] * 3
+    bodies += [{"outcome": "dead", "reason": "not-json", "data": b"21.5;W", "size_bytes": 6, "parser": "json"}]
+    usual = {"device": PLAIN, "lane": "telemetry", "subject": "telemetry", "content_type": "application/json", "ingested": now}
+    events = open_table(site.tables, "events")
+    events.append(len(bodies), now.date(), lambda n: {**usual, "recordedtime": now, **bodies[n - events.count]})

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fogline_cloud.api.problems import Problem
-from fogline_cloud.console.argument_form import MAX_FIELDS, WHOLE, arguments_of, fields_of
+from fogline_cloud.console.pages.argument_form import MAX_FIELDS, WHOLE, arguments_of, fields_of
 
 SCHEMA = {
     "type": "object",

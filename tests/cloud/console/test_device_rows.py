@@ -9,8 +9,8 @@ import pytest
 
 from fogline_cloud.api.problems import Problem
 from fogline_cloud.console import one_thread
-from fogline_cloud.console.device_rows import POINTS, DeviceRows, Sums
 from fogline_cloud.console.one_thread import OneThread
+from fogline_cloud.console.pages.device_rows import POINTS, DeviceRows, Sums
 from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.settings import CloudSettings, FlowSettings
 from fogline_lab.flow_table import FlowTable

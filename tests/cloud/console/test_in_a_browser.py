@@ -1,5 +1,6 @@
 """The operator's page in Debian's Chromium: each page by eye, keyboard and screen reader, and with hostile names."""
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -10,14 +11,30 @@ import httpx
 import pytest
 from cryptography import x509
 
-from cloud.console.console_pages import ACCESS, AXE, DEVICE, FORGED, MARK, MAY, REFUSED, USERS, addresses, fill
+from cloud.console.console_pages import (
+    ACCESS,
+    AXE,
+    DEVICE,
+    FORGED,
+    MARK,
+    MAY,
+    OUTLINE,
+    PICTURES,
+    REFUSED,
+    USERS,
+    addresses,
+    fill,
+)
 from fogline_cloud.authority.signed_document import read_signed
 from fogline_cloud.console.console import Console
 from fogline_cloud.ledger.proof_document import KIND, decode_document
 from fogline_lab.browser import BrowserWindow, chromium
 from fogline_lab.console_site import ConsoleSite
 from fogline_lab.credentials.authority_folder import PASSWORD
+from rules.source import ROOT
 
+IDENTIFIERS_ONLY = {"/console", "/console/line", "/console/parts/line"}
+"""Pages that show nothing but numbers, and names that are checked at every border."""
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -66,7 +83,7 @@ def test_what_a_user_may_not_do_is_not_offered_and_refused_when_forged(site, use
     assert (DEVICE in client.get("/console/devices").text) == (f"see {DEVICE}" in MAY[user])
     assert ("Cancel this command" in client.get(command).text) == ("cancel" in MAY[user])
     assert ("Approve this command" in client.get(proposed).text) == ("approve" in MAY[user])
-    for page in ("audit", "flow"):
+    for page in ("audit", "flow", "line"):
         assert (f"/console/{page}" in offered) == (page in MAY[user])
     statuses = {}
     for what, (method, path, fields) in FORGED.items():
@@ -109,7 +126,15 @@ def test_log_in_by_the_form_leads_to_the_page_that_was_asked_for_and_log_out_end
     window.close()
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)])
+@pytest.mark.parametrize(
+    ("theme", "width"),
+    [
+        ("light", 1280),
+        ("dark", 390),
+        pytest.param("dark", 1280, marks=pytest.mark.slow),
+        pytest.param("light", 390, marks=pytest.mark.slow),
+    ],
+)
 def test_every_page_is_usable_in_both_themes_at_both_widths(site, browser, theme, width):
     """Without serious findings of axe, a request to elsewhere, an error of a script, or a line that is too wide."""
     source = AXE.read_text("utf-8")
@@ -118,7 +143,7 @@ def test_every_page_is_usable_in_both_themes_at_both_widths(site, browser, theme
     findings = {"/console/login": window.axe(source)}
     window.log_in("root", PASSWORD)
     for address in pages(site):
-        if address not in findings and "/parts/" not in address:
+        if address not in (*findings, "/console") and "/parts/" not in address:  # which leads to another one
             window.page.goto(address)
             findings[address] = window.axe(source)
             wide = window.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
@@ -140,7 +165,7 @@ def test_hostile_names_are_text_on_every_page(site, window):
             address
         )
         text = page.evaluate("document.body.textContent")
-        assert MARK in text, f"{address} does not show what the devices sent"
+        assert (MARK in text) == (address not in IDENTIFIERS_ONLY), f"{address} does not show what the devices sent"
         assert CONTROL.findall(text) == [], f"{address} shows characters that do not print"
         assert len(text) < 60_000, f"{address} shows all of a long text"
     assert window.faults == []
@@ -239,6 +264,15 @@ def test_a_plot_is_drawn_from_the_table(window):
     page.locator("figure canvas").wait_for()
     assert page.get_by_role("row", name="temperature").first.inner_text().startswith("temperature\t24.75\tCel")
     assert window.faults == []
+
+
+def test_pages_have_the_structure_that_their_pictures_were_made_of(window):
+    """`make docs` makes both anew."""
+    outlines = json.loads((ROOT / "docs" / "pictures" / "console.json").read_text("utf-8"))
+    for name, address in PICTURES.items():
+        window.page.goto(address)
+        assert (name, window.page.evaluate(OUTLINE)) == (name, outlines[name])
+        assert (ROOT / "docs" / "pictures" / f"console-{name}.png").exists()
 
 
 def test_the_page_works_without_scripts(site, browser):

@@ -34,6 +34,11 @@
       place.textContent = "No numbers in this time.";
       return;
     }
+    const format = (moment_s, span_s) => {
+      const moment = new Date(moment_s * 1000);
+      const day = `${two(moment.getMonth() + 1)}-${two(moment.getDate())}`;
+      return span_s > 2 * 86400 ? day : `${two(moment.getHours())}:${two(moment.getMinutes())}`;
+    };
     const axis = { stroke: colour("--text"), grid: { stroke: colour("--line") }, ticks: { stroke: colour("--line") } };
     const line = { stroke: colour("--accent"), width: 2, points: { show: points[0].length < 200 } };
     const bound = { stroke: colour("--soft"), width: 1, points: { show: false } };
@@ -43,7 +48,7 @@
       {
         width: width(),
         height: 240,
-        axes: [axis, axis],
+        axes: [{ ...axis, values: (_, at) => at.map((each) => format(each, at[at.length - 1] - at[0])) }, axis],
         series: [{}, { label: "least", ...bound }, { label: "mean", ...line }, { label: "greatest", ...bound }],
       },
       points,

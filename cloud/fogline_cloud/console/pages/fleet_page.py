@@ -10,8 +10,8 @@ from fogline_cloud.api import requests
 from fogline_cloud.api.context import ApiContext
 from fogline_cloud.api.device_routes import DeviceRoutes
 from fogline_cloud.console.csv_lines import csv_response
-from fogline_cloud.console.fleet_search import SILENT, DeviceSearch, read_search
 from fogline_cloud.console.guard import Viewer
+from fogline_cloud.console.pages.fleet_search import SILENT, DeviceSearch, read_search
 from fogline_cloud.console.rendering import ROOT, Rendering
 from fogline_cloud.devices.device_facts import facts_of
 from fogline_cloud.devices.device_table import MAX_DEVICES, DeviceEntry

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -15,8 +14,9 @@ from fogline_cloud.api.context import ApiContext
 from fogline_cloud.api.problems import Problem
 from fogline_cloud.console.guard import Viewer
 from fogline_cloud.console.one_thread import OneThread
+from fogline_cloud.console.pages.line_state import FlowView, view_of
 from fogline_cloud.console.rendering import Rendering
-from fogline_cloud.flows.start.flow_state import FlowState, read_states
+from fogline_cloud.flows.start.flow_state import read_states
 from fogline_cloud.flows.tables.dead_letters import Count, DeadLetters
 from fogline_cloud.flows.tables.files import tables_in
 from fogline_cloud.settings import CloudSettings
@@ -28,23 +28,6 @@ SPANS: Final = {"1d": ("1 day", timedelta(days=1)), "7d": ("7 days", timedelta(d
 _USUAL: Final = "1d"
 _FRESH_S: Final = 2.0
 """An answer for so old is sent again, so that many readers cost as much as one."""
-
-
-class TopicLag(msgspec.Struct, frozen=True):
-    """How far a query of the flow is behind one raw topic."""
-
-    table: str
-    topic: str
-    offsets: int
-
-
-class FlowView(msgspec.Struct, frozen=True):
-    """What the page says of the flow."""
-
-    commits: dict[str, float | None]
-    """The time of the last commit by table, in seconds since 1970."""
-    lags: list[TopicLag]
-    problems: list[str]
 
 
 class FlowPage:
@@ -102,16 +85,3 @@ class FlowPage:
         counts = DeadLetters(tables.events, self._settings.flow.name, since=since).counts()
         newest = DeadLetters(tables.events, self._settings.flow.name, since=since, reason=reason, parser=parser).newest(SHOWN)
         return counts, newest[::-1]
-
-
-def view_of(states: list[FlowState], now_s: float) -> FlowView:
-    """Return what the page says of the queries of a flow. Pure."""
-    lags: dict[tuple[str, str], int] = {}
-    for state in states:
-        for (topic, _), offsets in state.lag.items():
-            lags[state.table, topic] = lags.get((state.table, topic), 0) + max(0, offsets - 1)  # the marker of a transaction
-    return FlowView(
-        {state.table: state.last_commit_s for state in states},
-        [TopicLag(table, topic, offsets) for (table, topic), offsets in sorted(lags.items())],
-        [problem for state in states for problem in state.problems(now_s)],
-    )

@@ -19,10 +19,10 @@ from fogline_cloud.api.problems import Problem
 from fogline_cloud.api.requests import MAX_KEY_CHARS, CommandRequest
 from fogline_cloud.commands.approval import approval_refusal
 from fogline_cloud.commands.record import CommandRecord
-from fogline_cloud.console.argument_form import ArgumentField, arguments_of, fields_of
-from fogline_cloud.console.device_commands import DeviceCommands
 from fogline_cloud.console.guard import Fields, Guard, Viewer
 from fogline_cloud.console.live_pages import EVERY_S, LivePages
+from fogline_cloud.console.pages.argument_form import ArgumentField, arguments_of, fields_of
+from fogline_cloud.console.pages.device_commands import DeviceCommands
 from fogline_cloud.console.rendering import PARTS, ROOT, Rendering
 
 SHOWN = 50

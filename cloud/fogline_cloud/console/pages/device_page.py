@@ -15,9 +15,9 @@ from fogline_cloud.api import requests
 from fogline_cloud.api.command_routes import CommandRoutes
 from fogline_cloud.api.context import ApiContext
 from fogline_cloud.api.problems import Problem
-from fogline_cloud.console.device_commands import DeviceCommands
-from fogline_cloud.console.device_rows import DeviceRows
 from fogline_cloud.console.guard import Viewer
+from fogline_cloud.console.pages.device_commands import DeviceCommands
+from fogline_cloud.console.pages.device_rows import DeviceRows
 from fogline_cloud.console.rendering import ROOT, Rendering
 from fogline_cloud.devices.device_facts import all_facts_of
 from fogline_cloud.devices.device_table import DeviceEntry

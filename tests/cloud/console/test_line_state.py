@@ -1,0 +1,108 @@
+"""What the page says of each part of the line: a transcript of states, and the words of the runbooks."""
+
+import re
+
+import pytest
+
+from fogline_cloud.console.pages.line_state import (
+    HEARD_S,
+    LAG,
+    MAX_NAMED,
+    REMEDIES,
+    STANDS_S,
+    FleetGlance,
+    FlowView,
+    TopicEnds,
+    bridge_part,
+    device_part,
+    flow_part,
+    gateway_part,
+    glance_at,
+    kafka_part,
+    table_part,
+)
+from fogline_cloud.devices.device_table import DeviceEntry
+from fogline_cloud.devices.record import DeviceSighting
+from rules.source import ROOT
+
+NOW_MS, NOW_S = 1_790_000_000_000, 1_790_000_000.0
+
+
+def heard(name, *ages_s):
+    sightings = tuple((f"gw-{n}", DeviceSighting(seen_ms=NOW_MS - int(age_s * 1000))) for n, age_s in enumerate(ages_s, 1))
+    return DeviceEntry(name=name, sightings=sightings)
+
+
+def test_devices_and_gateways_are_counted_by_when_they_were_heard():
+    devices = [
+        heard("a", 1, 5000),
+        heard("b", HEARD_S + 1),
+        heard("c"),
+        DeviceEntry(name="d", sightings=(("", DeviceSighting(seen_ms=NOW_MS)),)),
+    ]
+    glance = glance_at(devices, NOW_MS)
+    assert (glance.devices, glance.heard, glance.never) == (4, 2, 1)
+    assert device_part(glance).facts == {"known": "4", "heard within 10 min": "2", "never heard": "1"}
+    assert gateway_part(glance, NOW_MS).facts == {
+        "known": "2",
+        "with events within 10 min": "1",
+        "without events": "gw-2 for 83 min",
+    }
+
+
+def test_many_silent_gateways_are_named_by_the_shortest_silence_and_counted():
+    silent = {f"gw-{n}": NOW_MS - (1000 + n) * 1000 for n in range(MAX_NAMED + 3)}
+    named = gateway_part(FleetGlance(gateways=silent), NOW_MS).facts["without events"]
+    assert named.startswith("gw-0 for ")
+    assert named.endswith(", 3 more")
+
+
+@pytest.mark.parametrize("part", [bridge_part, lambda why: kafka_part(why, None, None)])
+def test_bridge_and_kafka_that_do_not_answer_are_faults_with_the_reason(part):
+    assert part("").faults == []
+    (fault,) = part("connection refused").faults
+    assert "connection refused" in fault.what
+    assert fault.remedy
+
+
+def test_rates_are_those_between_two_looks():
+    former, newest = TopicEnds(10.0, {"t": 100, "u": 5}), TopicEnds(12.0, {"t": 300, "u": 5, "v": 7})
+    assert kafka_part("", former, newest).facts == {"t": "100 records/s", "u": "0 records/s", "v": "0 records/s"}
+    assert kafka_part("", None, newest).facts == {"t": "-", "u": "-", "v": "-"}
+    assert kafka_part("", newest, TopicEnds(14.0, {"t": 0})).facts == {"t": "0 records/s"}, "a topic that was made again"
+
+
+@pytest.mark.parametrize(
+    ("count", "last_s", "problems", "faults"),
+    [
+        (0, NOW_S - 9999, [], 0),
+        (LAG, NOW_S - 9999, [], 0),
+        (LAG + 1, NOW_S - STANDS_S, [], 0),
+        (LAG + 1, NOW_S - STANDS_S - 1, [], 1),
+        (LAG + 1, None, [], 1),
+        (LAG + 1, NOW_S - 9999, ["the checkpoint is gone"], 1),
+        (0, NOW_S, ["one", "two"], 2),
+    ],
+)
+def test_flow_is_at_fault_if_something_stops_it_or_much_waits_and_no_commit_comes(count, last_s, problems, faults):
+    view = FlowView({"events": last_s}, {("events", "t"): count - count // 2, ("events", "u"): count // 2}, problems)
+    part = flow_part(view, "", NOW_S)
+    assert part.facts == {"wait for events": f"{count:,} records"}
+    assert len(part.faults) == faults
+
+
+def test_flow_and_tables_of_which_nothing_is_known():
+    assert flow_part(None, "", NOW_S).faults == []
+    assert [each.what for each in flow_part(None, "no access", NOW_S).faults] == ["no access"]
+    assert table_part(None, NOW_S).facts == {"state": "none yet"}
+    assert table_part(FlowView({"events": NOW_S - 5, "raw": None}, {}, []), NOW_S).facts == {
+        "events": "commit 5 s ago",
+        "raw": "no commit yet",
+    }
+
+
+def test_remedies_are_the_words_of_the_runbooks():
+    text = (ROOT / "docs" / "alerts.md").read_text("utf-8")
+    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    for alert, remedy in REMEDIES.items():
+        assert remedy in " ".join(sections[alert].split())
