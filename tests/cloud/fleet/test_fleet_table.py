@@ -1,7 +1,7 @@
 """Table `fleet` equals a plain count over all events, whatever happens to `events` and to the programs that count."""
 
 import threading
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 
 import pytest
 from deltalake import DeltaTable
@@ -9,51 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloud.fleet.counted_events import CountedEvents
-from fogline_cloud.fleet import fleet_files
+from cloud.fleet.made_events import append, on
+from fogline_cloud.fleet import fleet_files, fleet_table
 from fogline_cloud.flows.tables.readers import readers_of
 from fogline_cloud.maintenance.doubled import undo_doubled
 from fogline_cloud.maintenance.table import MaintainedTable
 from property_tests import at_most
 
 DAYS = (date(2026, 1, 5), date(2026, 1, 6), date(2026, 1, 19))
-OWN_REPORT = "command 5f0c: EXPIRED 408"
-
-
-def event(n: int) -> dict:
-    """Return the columns of the event with this number: everything that the count looks at differs between some of them."""
-    ingested = datetime(2026, 1, 5, 12, tzinfo=UTC) + timedelta(minutes=n)
-    outcome = ("ok", "ok", "skip", "slow", "dead", "duplicate", "gap", "statement")[n % 8]
-    return {
-        "outcome": outcome,
-        "reason": ("reply", "notice", None)[n % 3] if outcome == "skip" else None,
-        "detail": (OWN_REPORT, "command 5f0d: SUCCEEDED 200")[n % 2] if outcome == "skip" else None,
-        "recordedtime": None if n % 11 == 10 else ingested - timedelta(seconds=(0, 3, 90, 4000, 300_000)[n % 5] - n % 7),
-        "timequality": ("synced", "corrected", "unsynced")[n % 3],
-        "time": None if n % 2 else ingested + timedelta(minutes=(0, 9, -20_000)[n % 3]),
-        "size_bytes": n * 37 % 5000,
-        "properties": [("firmware", f"1.{n % 2}")] if n % 3 else None,
-        "gateway": (f"gw-{n % 2}", "gw-0", None)[n % 3],
-        "lane": ("telemetry", "alarm")[n % 2],
-        "adapter": "mqtt",
-        "parser": ("json", None)[n % 2],
-        "device": "gw-0" if n % 13 == 12 else f"d-{n % 4}",
-    }
-
-
-def on(day: date):
-    """Return the rows of a day: they came in then."""
-
-    def row(n: int) -> dict:
-        found = event(n)
-        shift = timedelta(days=(day - DAYS[0]).days)
-        moved = {name: found[name] and found[name] + shift for name in ("recordedtime", "time")}
-        return found | moved | {"ingested": datetime(day.year, day.month, day.day, 12, tzinfo=UTC) + timedelta(seconds=n)}
-
-    return row
-
-
-def append(counted: CountedEvents, day: date, count: int = 7) -> None:
-    counted.events.append(count, day, on(day))
 
 
 def test_an_event_is_counted_by_who_sent_it_when_and_how(counted):
@@ -187,8 +150,8 @@ def test_two_programs_that_count_at_once_count_every_event_once(counted):
 
 
 def test_an_update_that_began_before_a_device_was_forgotten_does_not_bring_it_back(counted, monkeypatch):
-    """Its day is deleted from `events` as well, so no later update would look at it."""
-    append(counted, DAYS[0], 30)
+    """Its day is deleted from `events` as well, so no later update would look at it; and both commits touch other files."""
+    append(counted, DAYS[1], 30)
     counted.fleet().update()
     append(counted, DAYS[0], 30)
     write = fleet_files.FleetFiles._write
@@ -235,3 +198,19 @@ def test_the_reader_of_the_log_is_registered(counted):
     commits = DeltaTable(counted.folder.uri).version()
     counted.fleet().update()
     assert DeltaTable(counted.folder.uri).version() == commits, "nothing has changed, so nothing is committed"
+
+
+def test_an_update_reads_only_what_is_new(counted, monkeypatch):
+    append(counted, DAYS[0], 100)
+    counted.fleet().update()
+    append(counted, DAYS[0], 7)
+    counted.events.compact()
+    append(counted, DAYS[0], 3)
+    read = []
+    count = fleet_table.rows_of_events
+    monkeypatch.setattr(fleet_table, "rows_of_events", lambda rows: read.append(len(rows)) or count(rows))
+
+    counted.fleet().update()
+
+    assert sum(read) == 10
+    assert counted.stored() == counted.model()
