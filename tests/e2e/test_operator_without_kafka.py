@@ -41,6 +41,7 @@ CASES = READS | {
     ("command", "send", "lamp-1", "switch"): (0, "SUCCEEDED"),
     ("command", "send", "--where", "type=lamp", "switch", "--groups", "groups"): (0, "SUCCEEDED 1"),
     ("command", "cancel", "5f0c"): (1, "SUCCEEDED: it is too late"),
+    ("command", "approve", "5f0c"): (1, "does not wait for an approval: it is SUCCEEDED"),
     ("command", "group", "list", "--groups", "groups"): (0, "there is no group in groups"),
     ("command", "group", "show", "g1", "--groups", "groups"): (2, "g1"),
     ("command", "group", "resume", "g1", "--groups", "groups"): (2, "g1"),
