@@ -21,6 +21,7 @@
 `listing_client`: reads lists from a bridge
 `maintenance`: maintenance of the tables beside the flow
 `parser_kit`: tools for writers of parsers
+`pipelines`: tables that users declare, by Spark's Declarative Pipelines
 `selector`: selector filters of AMQP consumers
 `settings`: the settings file
 `shard`: the thread that writes to Kafka

@@ -26,6 +26,7 @@ NO_JSON = {
     "fogline-edge completion",
     "fogline command key",  # prints JSON in any case
     "fogline parser new",  # writes files
+    "fogline pipeline init",
 }
 
 

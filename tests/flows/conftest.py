@@ -16,6 +16,7 @@ from flows.tenant_flow import SHARDS, Flow
 from fogline.events.event import Event, Lane, TimeQuality
 from fogline_cloud.flows import parsers
 from fogline_cloud.flows.driver.session import spark_session
+from fogline_cloud.pipelines.spark_connect import SERVER, make_token
 from fogline_cloud.settings import CloudSettings, FlowSettings, StoreSettings
 from fogline_lab.http_line import Conditions, HttpLine
 from fogline_lab.kafka_broker import KafkaBroker
@@ -88,7 +89,8 @@ def spark(
 ) -> Iterator[SparkSession]:
     """A session whose tables may be in folders and in the object store."""
     folder = tmp_path_factory.mktemp("spark")
-    more = {"spark.driver.memory": "1g"}
+    more = {"spark.driver.memory": "1g", **SERVER}
+    make_token()
     flow = FlowSettings(checkpoint=str(folder / "spark"), tables=f"s3a://{BUCKET}/spark", spark=more)
     store = StoreSettings(endpoint=way_to_store.endpoint, key_file=str(object_store.key_file))
     with spark_session(

@@ -22,6 +22,7 @@ COMMANDS = {
     "dead": ("fogline_cloud.cli.tables.dead", "events that no parser could read"),
     "table": ("fogline_cloud.cli.tables.table", "maintain the tables"),
     "fleet": ("fogline_cloud.cli.tables.fleet", "ask about all devices over time"),
+    "pipeline": ("fogline_cloud.cli.tables.pipeline", "declare tables over Fogline's"),
     "sink": ("fogline_cloud.cli.tables.sink", "fill databases with the tables"),
     "console": ("fogline_cloud.cli.operators.console", "print the address of the operator's page"),
     "command": ("fogline_cloud.cli.operators.command", "send commands to devices"),
@@ -38,6 +39,8 @@ COMMANDS = {
 """The commands, in the order of the help, each with its module and what it does, which the module says too."""
 SPARK = ("pyspark", "py4j")
 """Modules that only the package fogline-flow and the extra `spark` bring."""
+CONNECT = ("google", "grpc", "grpc_status", "yaml")
+"""Modules that only the extra `pipelines` brings."""
 DATABASES = ("adbc_driver_duckdb", "adbc_driver_manager", "adbc_driver_postgresql", "adbc_driver_sqlite")
 """Modules that only the extra `sink` brings."""
 EXAMPLE = """\
@@ -77,7 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return command_line.interrupted("fogline")
     except ModuleNotFoundError as error:
         module = (error.name or "").partition(".")[0]
-        if module in DATABASES:
+        if module in CONNECT:
+            tell("fogline: this command needs Spark Connect: pip install 'fogline-cloud[pipelines]'")
+        elif module in DATABASES:
             tell("fogline: this command needs drivers of databases: pip install 'fogline-cloud[sink]'")
         elif module in SPARK:
             remedy = "install the package fogline-flow, or: pip install 'fogline-cloud[spark]'"

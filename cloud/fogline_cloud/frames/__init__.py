@@ -30,6 +30,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.utils import is_remote
 
 from fogline.errors import Misconfigured
 from fogline_cloud.fleet.buckets import AHEAD, BEHIND
@@ -184,7 +185,8 @@ def _table(
         if changes or options:
             raise Misconfigured(f"{name}: changes and options are those of a stream: give streaming=True")
         return spark.read.format("delta").load(folder.path)
-    reader_notes(spark).watch(folder)
+    if not is_remote():  # a pipeline notes itself what it has read: its queries cannot add listeners
+        reader_notes(spark).watch(folder)
     # Compaction changes no row, and old days may be deleted: neither is an event of the stream.
     form = {"readChangeFeed": "true"} if changes else {"skipChangeCommits": "true"}
     return spark.readStream.format("delta").options(**form, **options).load(folder.path)

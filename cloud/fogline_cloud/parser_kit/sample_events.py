@@ -9,6 +9,7 @@
 | `content_type` | default: `application/octet-stream` |
 | `body` or `base64` | the body, as text or in base64 |
 | `device`, `type`, `adapter` | default: `device-1`, `telemetry`, `mqtt` |
+| `gateway` | default: none, as of an AMQP client |
 | `time`, `recordedtime` | RFC 3339; default: none, 2026-01-01T00:00:00Z |
 | `properties` | URL query, for example the user properties of MQTT 5: `firmware=1.2` |
 """
@@ -34,6 +35,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     device: str = "device-1"
     type: str = "telemetry"
     adapter: str = "mqtt"
+    gateway: str = ""
     time: str | None = None
     recordedtime: str = "2026-01-01T00:00:00Z"
     properties: str | None = None
@@ -72,7 +74,7 @@ def _event(where: str, number: int, line: bytes) -> Event:
         recordedtime=given.recordedtime,
         content_type=given.content_type,
         data=_body(where, given),
-        gateway="",
+        gateway=given.gateway,
         stream="",
         sequence=0,
         lane=Lane.TELEMETRY,

@@ -10,6 +10,7 @@
 `ledger_document`: `fogline ledger verify --document` and `fogline ledger check-proof`
 `parser`: `fogline parser`
 `parser_deploy`: `fogline parser deploy`, `list` and `rollback`
+`pipeline`: `fogline pipeline`
 `sink`: `fogline sink`
 `table`: `fogline table`
 """
