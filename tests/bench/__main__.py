@@ -36,6 +36,7 @@ import key_look_ups
 import killers
 import ledger
 import memory
+import pages
 import replay
 import scale
 import sink
@@ -66,6 +67,7 @@ MEASURES = {
     "sink": sink.measure,
     "killers": killers.measure,
     "commands": commands.measure,
+    "pages": pages.measure,
     "scale": scale.measure,
     "store": store.measure,
     "tls": tls.measure,

@@ -60,7 +60,7 @@ def measure(bench: Bench) -> dict[str, float]:
     tenant = f"commands{bench.number}"
     found = {}
     cloud = bench.cloud(tenant, SHARDS)
-    with bench.bridge(cloud) as (_, port), bench.api(cloud, port) as http_port:
+    with bench.bridge(cloud) as (_, port), bench.api(cloud, port) as (_, http_port):
         for each in CASES:
             bench.say(f"commands, {each.name}")
             taken_s = asyncio.run(round_trips(bench, tenant, port, each, http_port))

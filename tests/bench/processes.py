@@ -136,13 +136,13 @@ class Bench:
             yield bridge, port_of(bridge.next_line()["amqp"])
 
     @contextmanager
-    def api(self, cloud: Path, bridge_port: int) -> Iterator[int]:
-        """The HTTP API in front of a bridge. Yields its port."""
+    def api(self, cloud: Path, bridge_port: int) -> Iterator[tuple[ChildProcess, int]]:
+        """The HTTP API in front of a bridge. Yields its process and its port."""
         settings = cloud.with_name(f"api-{cloud.name}")
         own = f'[operator]\nbridge = "127.0.0.1:{bridge_port}"\n[api]\nlisten = "127.0.0.1:0"\n'
         settings.write_text(cloud.read_text() + own)
         with self.child("api", BIN / "fogline", "api", "run", "--insecure-dev", "--config", settings) as api:
-            yield port_of(api.next_line()["url"])
+            yield api, port_of(api.next_line()["url"])
 
     @contextmanager
     def gateway(
