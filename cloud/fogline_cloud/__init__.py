@@ -17,6 +17,7 @@
 `frames`: tables and topics as Spark DataFrames
 `kafka`: clients, topics, rights and records of Kafka
 `ledger`: compares gateways, Kafka and tables
+`line_metrics`: what processes on this machine tell of the line
 `listing`: lists of devices and commands, on the wire
 `listing_client`: reads lists from a bridge
 `maintenance`: maintenance of the tables beside the flow

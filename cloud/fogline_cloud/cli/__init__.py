@@ -4,7 +4,6 @@
 `api`: `fogline api`
 `bridge`: `fogline bridge`
 `common`: shared options
-`line_metrics`: the metrics of the processes on this machine
 `main`: the whole command line
 `operators`: commands that operators use: they speak with a bridge, and need no Kafka
 `tables`: commands about the tables: the flow that writes them, dead events, parsers, the ledger

@@ -49,8 +49,8 @@ class Console:
         self._rendering = Rendering(ENTRIES, context.policy.oversees)
         commands = DeviceCommands(context, {} if settings.devices.types is None else read_types(settings.devices.types))
         self._fleet = FleetPage(context, self._rendering)
-        tables, kafka = OneThread("the tables"), OneThread("Kafka")
-        context.closing += [tables.close, kafka.close]
+        tables, kafka, bridge = OneThread("the tables"), OneThread("Kafka"), OneThread("the bridge")
+        context.closing += [tables.close, kafka.close, bridge.close]
         self._device = DevicePage(context, self._rendering, DeviceRows(settings, tables), commands)
         self._audit = AuditPage(settings, context, self._rendering, kafka)
         self._flow = FlowPage(settings, context, self._rendering, tables)
@@ -58,7 +58,7 @@ class Console:
         context.closing.append(desk.close)
         self._commands = CommandPages(context, self._rendering, self.guard, commands, live)
         self._proof = ProofPage(context, self._rendering, self.guard, desk, live)
-        self._line = LinePage(settings, context, self._rendering, live, (kafka, tables))
+        self._line = LinePage(settings, context, self._rendering, live, (kafka, tables, bridge))
 
     def routes(self) -> list[Route]:
         """Return the routes."""

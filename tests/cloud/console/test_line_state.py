@@ -14,6 +14,8 @@ from fogline_cloud.console.pages.line_state import (
     FlowView,
     TopicEnds,
     bridge_part,
+    bridge_view,
+    connected_part,
     device_part,
     flow_part,
     gateway_part,
@@ -23,6 +25,7 @@ from fogline_cloud.console.pages.line_state import (
 )
 from fogline_cloud.devices.device_table import DeviceEntry
 from fogline_cloud.devices.record import DeviceSighting
+from fogline_cloud.line_metrics import LineMetrics
 from rules.source import ROOT
 
 NOW_MS, NOW_S = 1_790_000_000_000, 1_790_000_000.0
@@ -63,6 +66,30 @@ def test_bridge_and_kafka_that_do_not_answer_are_faults_with_the_reason(part):
     (fault,) = part("connection refused").faults
     assert "connection refused" in fault.what
     assert fault.remedy
+
+
+def test_gateways_of_the_bridge_here_have_their_backlog_by_lane_and_a_silent_one_is_a_fault():
+    def of(lane, gateway="gw-1"):
+        return (("gateway", gateway), ("lane", lane))
+
+    metrics = LineMetrics(
+        "shard 1 waits",
+        {
+            "fogline_gateway_connected": {(("gateway", "gw-1"),): 1.0, (("gateway", "gw-2"),): 0.0},
+            "fogline_gateway_last_seen_timestamp_seconds": {
+                (("gateway", "gw-1"),): NOW_S - 1,
+                (("gateway", "gw-2"),): NOW_S - HEARD_S - 1,
+            },
+            "fogline_gateway_outbox_events": {of("alarm"): 0.0, of("telemetry"): 5.0, of("telemetry", "gw-2"): 1000.0},
+            "fogline_gateway_outbox_oldest_seconds": {of("alarm"): 99.0, of("telemetry"): 1.0, of("telemetry", "gw-2"): 7200.0},
+        },
+    )
+    view = bridge_view(metrics)
+    part = connected_part(view, NOW_S)
+    assert part.facts == {"connected": "1 of 2", "telemetry in outboxes": "1,005 events, the oldest 2 h old"}
+    assert [each.what for each in part.faults] == ["gw-2 has been silent for 10 min"]
+    assert [each.what for each in bridge_part("", view.problem).faults] == ["the bridge on this machine: shard 1 waits"]
+    assert len(bridge_part("refused", view.problem).faults) == 1
 
 
 def test_rates_are_those_between_two_looks():

@@ -3,7 +3,6 @@
 import argparse
 import json
 import time
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -12,19 +11,8 @@ from fogline.process.console.command_line import add_limit
 from fogline.process.console.listing import show_rows, utc
 from fogline.process.console.terminal import show
 from fogline_cloud.cli.common import add_command
-from fogline_cloud.cli.line_metrics import LineMetrics, read_metrics
+from fogline_cloud.line_metrics import ListedGateway, gateways_of, read_metrics
 from fogline_cloud.settings import load
-
-
-class ListedGateway(msgspec.Struct, kw_only=True):
-    """A gateway. Times in seconds since 1970; None: it has sent no statistics, or has no certificate."""
-
-    gateway: str
-    connected: bool = False
-    last_seen_s: float = 0.0
-    version: str | None = None
-    backlog: int | None = None
-    certificate_end_s: float | None = None
 
 
 def add_list(commands: Any, raw: dict[str, Any]) -> None:
@@ -57,38 +45,6 @@ def run_list(arguments: argparse.Namespace) -> int:
     ]
     show_rows(heads, rows, "the bridge knows no gateway", left)
     return 0
-
-
-def gateways_of(bridges: Iterable[LineMetrics]) -> list[ListedGateway]:
-    """Return the gateways of these bridges by name. A gateway that moved counts at the bridge that has seen it last."""
-    found: dict[str, ListedGateway] = {}
-    for metrics in bridges:
-        for name, each in _of_bridge(metrics).items():
-            known = found.get(name)
-            if known is None or (each.connected, each.last_seen_s) > (known.connected, known.last_seen_s):
-                found[name] = each
-    return [found[name] for name in sorted(found)]
-
-
-def _of_bridge(metrics: LineMetrics) -> dict[str, ListedGateway]:
-    found: dict[str, ListedGateway] = {}
-
-    def each(name: str) -> Iterable[tuple[ListedGateway, dict[str, str], float]]:
-        for labels, value in metrics.of(f"gateway_{name}").items():
-            own = dict(labels)
-            yield found.setdefault(own["gateway"], ListedGateway(gateway=own["gateway"])), own, value
-
-    for gateway, _, value in each("connected"):
-        gateway.connected = bool(value)
-    for gateway, _, value in each("last_seen_timestamp_seconds"):
-        gateway.last_seen_s = value
-    for gateway, labels, _ in each("version_info"):
-        gateway.version = labels["version"]
-    for gateway, _, value in each("outbox_events"):
-        gateway.backlog = (gateway.backlog or 0) + int(value)
-    for gateway, _, value in each("certificate_end_timestamp_seconds"):
-        gateway.certificate_end_s = value
-    return found
 
 
 def _facts(gateway: ListedGateway) -> dict[str, Any]:

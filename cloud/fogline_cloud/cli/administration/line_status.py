@@ -11,9 +11,8 @@ import msgspec
 from fogline.errors import FoglineError, Misconfigured
 from fogline.process.console.listing import show_rows
 from fogline.process.console.terminal import show
-from fogline_cloud.cli.administration.gateway_list import gateways_of
 from fogline_cloud.cli.common import add_command
-from fogline_cloud.cli.line_metrics import LineMetrics, read_metrics
+from fogline_cloud.line_metrics import LineMetrics, gateways_of, read_metrics
 from fogline_cloud.settings import load
 
 EXAMPLE = """\

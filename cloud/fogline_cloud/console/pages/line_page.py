@@ -18,11 +18,14 @@ from fogline_cloud.console.guard import Viewer
 from fogline_cloud.console.live_pages import EVERY_S, LivePages
 from fogline_cloud.console.one_thread import OneThread
 from fogline_cloud.console.pages.line_state import (
+    BridgeView,
     FleetGlance,
     FlowView,
     LinePart,
     TopicEnds,
     bridge_part,
+    bridge_view,
+    connected_part,
     device_part,
     flow_part,
     gateway_part,
@@ -36,6 +39,7 @@ from fogline_cloud.devices.device_search import TURN
 from fogline_cloud.flows.start.flow_state import read_states
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.line_metrics import read_metrics
 from fogline_cloud.settings import CloudSettings
 
 KAFKA_S: Final = 2.0
@@ -49,7 +53,7 @@ _log = logging.getLogger("fogline.console")
 
 
 class LinePage:
-    """The handlers. `threads`: those that ask Kafka, and the tables."""
+    """The handlers. `threads`: those that ask Kafka, the tables, and the bridge on this machine."""
 
     def __init__(
         self,
@@ -57,19 +61,20 @@ class LinePage:
         context: ApiContext,
         rendering: Rendering,
         live: LivePages,
-        threads: tuple[OneThread, OneThread],
+        threads: tuple[OneThread, OneThread, OneThread],
     ) -> None:
         self._settings = settings
         self._context = context
         self._rendering = rendering
         self._live = live
-        self._of_kafka, self._of_tables = threads
+        self._of_kafka, self._of_tables, self._of_bridge = threads
         self._clients = KafkaClients(settings.kafka)
         self._topics = topics.raw_topics(settings.tenant)
         self._ends: list[TopicEnds] = []
         self._fleet = FleetGlance()
         self._flow: FlowView | None = None
         self._flow_problem = ""
+        self._bridge: BridgeView | None = None
         self._read_s: dict[str, float] = {}
         self._reading: dict[str, asyncio.Task[None]] = {}
 
@@ -97,6 +102,7 @@ class LinePage:
             self._due("fleet", FLEET_S, self._read_fleet),
             self._due("kafka", KAFKA_S, self._read_ends),
             self._due("flow", FLOW_S, self._read_flow),
+            self._due("bridge", KAFKA_S, self._read_bridge),
         ]
         if reading := {task for task in due if task is not None}:
             await asyncio.wait(reading, timeout=PATIENCE_S)
@@ -106,8 +112,8 @@ class LinePage:
         former, newest = self._ends if len(self._ends) == 2 else (None, self._ends[0] if self._ends else None)
         return [
             device_part(self._fleet),
-            gateway_part(self._fleet, now_ms),
-            bridge_part(away),
+            gateway_part(self._fleet, now_ms) if self._bridge is None else connected_part(self._bridge, now_s),
+            bridge_part(away, "" if self._bridge is None else self._bridge.problem),
             kafka_part(kafka_away, former, newest),
             flow_part(self._flow, self._flow_problem, now_s),
             table_part(self._flow, now_s),
@@ -148,6 +154,14 @@ class LinePage:
             return TopicEnds(time.monotonic(), found)
 
         self._ends = [*self._ends[-1:], await self._of_kafka.ask(ends)]
+
+    async def _read_bridge(self) -> None:
+        if (address := self._settings.bridge.metrics) is None:
+            return
+        try:
+            self._bridge = await self._of_bridge.ask(lambda: bridge_view(read_metrics(address, "bridge.metrics")))
+        except Problem:
+            self._bridge = None  # of one that is gone nothing is known
 
     async def _read_flow(self) -> None:
         try:

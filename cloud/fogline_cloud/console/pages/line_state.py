@@ -11,6 +11,7 @@ import msgspec
 from fogline_cloud.console.shown import age
 from fogline_cloud.devices.device_table import DeviceEntry
 from fogline_cloud.flows.start.flow_state import FlowState
+from fogline_cloud.line_metrics import LineMetrics, ListedGateway, gateways_of
 
 HEARD_S: Final = 600.0
 """A device or gateway that was heard within this time counts as alive."""
@@ -20,7 +21,10 @@ STANDS_S: Final = 60.0
 """Time without a commit after which a flow for which more records wait than `LAG` is said to stand."""
 MAX_NAMED: Final = 5
 REMEDIES: Final = {
+    "FoglineGatewaySilent": "The gateway, its network or its power is gone. Events wait in its outbox. `fogline-edge status` "
+    "and `fogline-edge doctor` there name the cause.",
     "FoglineProcessDown": "Restart it; its log says why it ended. Nothing is lost: gateways and Kafka keep the events.",
+    "FoglineShardWithoutOwner": "`/healthz` of each bridge says which shards wait for what.",
     "FoglineFlowLag": "`fogline flow status` says what stops it. If it runs, give Spark more cores, or look for a slow parser",
 }
 """What to do, in the words of the alert's runbook in docs/alerts.md."""
@@ -53,6 +57,17 @@ class FleetGlance(msgspec.Struct, frozen=True):
     heard: int = 0
     never: int = 0
     gateways: Mapping[str, int] = {}
+
+
+class BridgeView(msgspec.Struct, frozen=True):
+    """What the bridge on this machine says. `problem`: why it cannot work, or "".
+
+    `lanes`: events that wait in outboxes, and the age of the oldest in seconds, by lane.
+    """
+
+    problem: str
+    gateways: list[ListedGateway]
+    lanes: Mapping[str, tuple[int, float]]
 
 
 class TopicEnds(msgspec.Struct, frozen=True):
@@ -107,8 +122,35 @@ def device_part(fleet: FleetGlance) -> LinePart:
     return LinePart("Devices", facts, [])
 
 
+def bridge_view(metrics: LineMetrics) -> BridgeView:
+    """Return what a bridge's metrics say."""
+    lanes: dict[str, tuple[int, float]] = {}
+    oldest = metrics.of("gateway_outbox_oldest_seconds")
+    for labels, events in metrics.of("gateway_outbox_events").items():
+        lane = dict(labels).get("lane", "")
+        count, age_s = lanes.get(lane, (0, 0.0))
+        lanes[lane] = count + int(events), max(age_s, oldest.get(labels, 0.0) if events else 0.0)
+    return BridgeView(metrics.problem, gateways_of([metrics]), lanes)
+
+
+def connected_part(view: BridgeView, now_s: float) -> LinePart:
+    """Return the part of the gateways, as the bridge on this machine knows them."""
+    silent = [each for each in view.gateways if now_s - each.last_seen_s > HEARD_S]
+    facts = {"connected": f"{sum(each.connected for each in view.gateways):,} of {len(view.gateways):,}"}
+    for lane, (events, age_s) in sorted(view.lanes.items()):
+        if events:
+            facts[f"{lane} in outboxes"] = f"{events:,} events, the oldest {age(age_s)} old"
+    named = [
+        PartFault(f"{each.gateway} has been silent for {age(now_s - each.last_seen_s)}", "FoglineGatewaySilent")
+        for each in silent[:MAX_NAMED]
+    ]
+    if len(silent) > MAX_NAMED:
+        named.append(PartFault(f"and {len(silent) - MAX_NAMED:,} more gateways", "FoglineGatewaySilent"))
+    return LinePart("Gateways", facts, named)
+
+
 def gateway_part(fleet: FleetGlance, now_ms: int) -> LinePart:
-    """Return the part of the gateways. One whose devices are silent may be connected all the same: that is no fault."""
+    """Return the part of the gateways by their devices' events. One without any may be connected: that is no fault."""
     ages_s = {name: (now_ms - seen_ms) / 1000 for name, seen_ms in fleet.gateways.items()}
     silent = sorted((name for name, age_s in ages_s.items() if age_s >= HEARD_S), key=lambda name: ages_s[name])
     named = [f"{name} for {age(ages_s[name])}" for name in silent[:MAX_NAMED]]
@@ -118,9 +160,11 @@ def gateway_part(fleet: FleetGlance, now_ms: int) -> LinePart:
     return LinePart("Gateways", {**facts, "without events": ", ".join(named)} if named else facts, [])
 
 
-def bridge_part(away: str) -> LinePart:
-    """Return the part of the bridges. `away`: why none answers, "" if one does."""
+def bridge_part(away: str, problem: str = "") -> LinePart:
+    """Return the part of the bridges. `away`: why none answers, "" if one does; `problem`: that of the one on this machine."""
     faults = [PartFault(f"no bridge answers: {away}", "FoglineProcessDown")] if away else []
+    if problem and not away:
+        faults.append(PartFault(f"the bridge on this machine: {problem}", "FoglineShardWithoutOwner"))
     return LinePart("Bridges", {"connection": "none" if away else "works"}, faults)
 
 

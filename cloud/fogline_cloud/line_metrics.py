@@ -1,9 +1,11 @@
-"""The metrics of a process of Fogline, as its `/metrics` and `/readyz` on this machine show them."""
+"""The metrics of a process of Fogline, as its `/metrics` and `/readyz` on this machine show them, and the gateways in them."""
 
 import http.client
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from fogline.errors import Misconfigured, Unreachable
@@ -30,6 +32,17 @@ class LineMetrics:
         return sum(self.of(name).values())
 
 
+class ListedGateway(msgspec.Struct, kw_only=True):
+    """A gateway. Times in seconds since 1970; None: it has sent no statistics, or has no certificate."""
+
+    gateway: str
+    connected: bool = False
+    last_seen_s: float = 0.0
+    version: str | None = None
+    backlog: int | None = None
+    certificate_end_s: float | None = None
+
+
 def read_metrics(address: str | None, key: str) -> LineMetrics:
     """Ask a process. `address`: `host:port`, None if the settings have none; `key`: that of the settings.
 
@@ -51,6 +64,38 @@ def read_metrics(address: str | None, key: str) -> LineMetrics:
     finally:
         connection.close()
     return LineMetrics("" if ready else why or "not ready", _values(text, address))
+
+
+def gateways_of(bridges: Iterable[LineMetrics]) -> list[ListedGateway]:
+    """Return the gateways of these bridges by name. A gateway that moved counts at the bridge that has seen it last."""
+    found: dict[str, ListedGateway] = {}
+    for metrics in bridges:
+        for name, each in _of_bridge(metrics).items():
+            known = found.get(name)
+            if known is None or (each.connected, each.last_seen_s) > (known.connected, known.last_seen_s):
+                found[name] = each
+    return [found[name] for name in sorted(found)]
+
+
+def _of_bridge(metrics: LineMetrics) -> dict[str, ListedGateway]:
+    found: dict[str, ListedGateway] = {}
+
+    def each(name: str) -> Iterable[tuple[ListedGateway, dict[str, str], float]]:
+        for labels, value in metrics.of(f"gateway_{name}").items():
+            own = dict(labels)
+            yield found.setdefault(own["gateway"], ListedGateway(gateway=own["gateway"])), own, value
+
+    for gateway, _, value in each("connected"):
+        gateway.connected = bool(value)
+    for gateway, _, value in each("last_seen_timestamp_seconds"):
+        gateway.last_seen_s = value
+    for gateway, labels, _ in each("version_info"):
+        gateway.version = labels["version"]
+    for gateway, _, value in each("outbox_events"):
+        gateway.backlog = (gateway.backlog or 0) + int(value)
+    for gateway, _, value in each("certificate_end_timestamp_seconds"):
+        gateway.certificate_end_s = value
+    return found
 
 
 def _values(text: str, address: str) -> dict[str, dict[Labels, float]]:
