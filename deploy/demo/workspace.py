@@ -31,7 +31,8 @@ class Ports:
 
     `amqp`: one for each bridge; `mqtt`, `coap`: one for each gateway; `serving`: of devices that are servers. `amqp_lines`:
     the ports of the lines to the bridges, and `coap_lines`: of the lines to the gateways' CoAP ports, if there are lines.
-    `http`: of the API with the operator's page; 0: there is none.
+    `http`: of the API with the operator's page, and `metrics`: of the first bridge's metrics, which the page reads; 0: there
+    is none.
     """
 
     kafka: int
@@ -42,6 +43,7 @@ class Ports:
     amqp_lines: tuple[int, ...] = ()
     coap_lines: tuple[int, ...] = ()
     http: int = 0
+    metrics: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,7 @@ def take_folder(
 
 
 def _cloud(bridge: str, ports: Ports, index: int) -> str:
+    metrics = f'metrics = "127.0.0.1:{ports.metrics}"\n' if ports.metrics and not index else ""
     return f"""\
 tenant = "{TENANT}"
 shards = {SHARDS}
@@ -187,7 +190,7 @@ listen = "127.0.0.1:{ports.http}"
 name = "{bridge}"
 listen = "127.0.0.1:{ports.amqp[index]}"
 advertised = "127.0.0.1:{(ports.amqp_lines or ports.amqp)[index]}"
-"""
+{metrics}"""
 
 
 def _uplink(ports: Ports, retry_s: tuple[float, float] | None) -> str:
@@ -247,6 +250,7 @@ def choose_ports(
         coap=tuple(choose("CoAP", coap and coap + more) for more in range(gateways)),
         serving=tuple(choose("CoAP", 0) for _ in range(serving)),
         http=0 if http is None else choose("HTTP", http),
+        metrics=0 if http is None else choose("metrics", 0),
     )
 
 
