@@ -50,7 +50,6 @@ class Console:
         commands = DeviceCommands(context, {} if settings.devices.types is None else read_types(settings.devices.types))
         self._fleet = FleetPage(context, self._rendering)
         tables, kafka, bridge = OneThread("the tables"), OneThread("Kafka"), OneThread("the bridge")
-        context.closing += [tables.close, kafka.close, bridge.close]
         self._device = DevicePage(context, self._rendering, DeviceRows(settings, tables), commands)
         self._audit = AuditPage(settings, context, self._rendering, kafka)
         self._flow = FlowPage(settings, context, self._rendering, tables)

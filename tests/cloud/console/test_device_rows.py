@@ -26,9 +26,7 @@ def tables(folder):
 
 @pytest.fixture
 def reader(folder):
-    thread = OneThread("the tables")
-    yield DeviceRows(CloudSettings(tenant="t", flow=FlowSettings(tables=str(folder))), thread)
-    thread.close()
+    return DeviceRows(CloudSettings(tenant="t", flow=FlowSettings(tables=str(folder))), OneThread("the tables"))
 
 
 def reading(seconds: float, value: float | None, **more):
