@@ -10,7 +10,6 @@ import pytest
 from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.errors import PySparkException
 
 from fogline.errors import Misconfigured
 from fogline_cloud.flows.tables.batch import MicroBatch
@@ -178,7 +177,7 @@ def test_a_process_whose_folder_another_one_has_taken_changes_nothing(table):
     before = table.kept()
     WindowsFolder(table.into, {}).claim()
     table.append(("d-1", NOON, 2.0))
-    with pytest.raises(PySparkException, match="another process keeps this folder now"):
+    with pytest.raises(Misconfigured, match="another process keeps this folder now"):
         kept.wait(LIMIT_S)
     assert table.kept() == before
 

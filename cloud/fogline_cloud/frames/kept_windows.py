@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 from pyspark.sql.streaming import StreamingQuery
 
+from fogline.errors import Misconfigured
 from fogline_cloud import frames
 from fogline_cloud.frames.windows_folder import APPLICATION, WindowsFolder
 from fogline_cloud.frames.windows_query import START, WindowsQuery
@@ -36,6 +37,7 @@ _LOST = (
     *("DELTA_LOG_FILE_NOT_FOUND", "DELTA_VERSION_NOT_FOUND", "DELTA_VERSIONS_NOT_CONTIGUOUS", "FILE_NOT_EXIST"),
     *("DELTA_MISSING_FILES_UNEXPECTED_VERSION", "DELTA_STREAMING_TRAILING_COMMIT_MISSING"),
 )
+_POLL_S = 0.5
 _COMPUTED = 0  # number of the commit with all windows; those of micro-batches follow
 
 
@@ -51,6 +53,7 @@ class KeptWindows:
         self._stop = threading.Event()
         self._ended = threading.Event()
         self._failure: Exception | None = None
+        self._refusal: Misconfigured | None = None
 
     @property
     def query(self) -> StreamingQuery:
@@ -87,7 +90,8 @@ class KeptWindows:
         """End after the running micro-batch, or abandon it: a later start does it again."""
         self._stop.set()
         self.query.stop()
-        self._ended.wait()
+        while not self._ended.wait(_POLL_S):  # after lost history another query may just have begun
+            self.query.stop()
 
     def _follow_until_stop(self, held: ExitStack, every: str) -> None:
         with held:
@@ -107,6 +111,8 @@ class KeptWindows:
             try:
                 self.query.awaitTermination()
             except (PySparkException, Py4JError) as error:
+                if self._refusal is not None:  # Spark wraps it in a page of Java
+                    raise self._refusal from None
                 in_vain = is_second and self.query.lastProgress is None
                 if in_vain or not any(each in str(error) for each in _LOST):
                     raise
@@ -160,6 +166,9 @@ class KeptWindows:
             days = [row[0] for row in touched.select(first).distinct().collect()]
             if days:
                 self._merge(touched, merged_spans(days, MOST_SPANS), self._folder.mark(_COMPUTED + 1 + number))
+        except Misconfigured as error:
+            self._refusal = error
+            raise
         finally:
             touched.unpersist()
 
