@@ -43,6 +43,7 @@ import sink
 import start
 import store
 import tls
+import windows
 from gateway_rows import CARD, GATEWAY_ROWS, SYSTEMS, GatewayOptions
 from gateway_table import gateway_table, is_gateway_key, missed
 from processes import NOT_MEASURED, Bench
@@ -71,6 +72,7 @@ MEASURES = {
     "scale": scale.measure,
     "store": store.measure,
     "tls": tls.measure,
+    "windows": windows.measure,
 }
 RUNS = {
     "gateway": 5,
@@ -84,6 +86,7 @@ RUNS = {
     "killers": 1,
     "scale": 1,
     "store": 1,
+    "windows": 1,
 }
 
 

@@ -2,12 +2,14 @@
 
 import contextlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import msgspec
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import Row, SparkSession
@@ -173,6 +175,15 @@ def test_rows_that_another_command_deletes_meanwhile_do_not_come_back(mended: Fl
     assert "d-2" not in {row["device"] for row in mended.rows("events")}
 
 
+def changed_since(flow: Flow, version: int) -> dict[tuple[int, str], int]:
+    """Return how many readings came or went after a version, by sequence and metric, as the change data feed says."""
+    found = pa.table(DeltaTable(str(flow.tables / "readings")).load_cdf(starting_version=version + 1).read_all()).to_pylist()
+    net: Counter[tuple[int, str]] = Counter()
+    for row in found:
+        net[row["sequence"], row["metric"]] += 1 if row["_change_type"] == "insert" else -1
+    return {each: count for each, count in net.items() if count}
+
+
 @pytest.fixture
 def misread(flow: Flow, make_event: MakeEvent) -> Flow:
     """A flow with table `raw`, and a parser that was chosen wrongly but did not fail."""
@@ -191,7 +202,9 @@ def misread(flow: Flow, make_event: MakeEvent) -> Flow:
 @pytest.mark.fault("D7")
 def test_events_of_a_parser_that_was_wrong_are_parsed_again_from_table_raw(misread: Flow) -> None:
     before, sent = misread.rows("events"), len(canonical_readings(misread))
+    version = DeltaTable(str(misread.tables / "readings")).version()
     result = redrive(misread, msgspec.structs.replace(past(before), parser="raw-number"), publish=False)
+    assert changed_since(misread, version) == {(1, "air"): -1, (1, "value"): 1}, "the change data feed shows the replay"
     assert result.outcomes == {"ok -> ok": 1}
     assert result.differences == WAS_MISREAD
     rows = misread.rows("events")
