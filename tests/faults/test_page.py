@@ -38,6 +38,8 @@ def test_the_catalogue_has_every_row_once():
         "K23",
         "K24",
         "K25",
+        "K26",
+        "K27",
     }
     assert {row.id for row in ROWS} == wanted
     assert len(ROWS) == len(wanted)
