@@ -1,6 +1,6 @@
 """Draws the graph of a pipeline, as SVG and as Mermaid. Pure.
 
-Sources are left, and each dataset is right of what it reads. A thick line is read as a stream, a thin one as a whole.
+Each dataset is right of what it reads. A thick line is read as a stream, a thin one as a whole.
 """
 
 from collections.abc import Mapping, Sequence
@@ -91,7 +91,7 @@ def _boxes(graph: Graph, facts: Mapping[str, TableFacts]) -> list[_Box]:
 
 
 def _depths(graph: Graph) -> dict[str, int]:
-    """Return the number of steps from the sources, by the longest way. Spark refuses circles."""
+    """Return the column of each: right of all that it reads. A source is just left of what reads it. Spark refuses circles."""
     found = dict.fromkeys(graph.sources, 0)
     ahead = list(graph.datasets)
     while ahead:
@@ -99,7 +99,8 @@ def _depths(graph: Graph) -> dict[str, int]:
         for each in ready:
             found[each.name] = 1 + max((found.get(read.name, 0) for read in each.reads), default=-1)
         ahead = [each for each in ahead if each.name not in found]
-    return found
+    nearest = {source: min(found[name] for name, read in _edges(graph) if read.name == source) - 1 for source in graph.sources}
+    return found | nearest
 
 
 def _columns(graph: Graph, boxes: Sequence[_Box]) -> list[list[_Box]]:

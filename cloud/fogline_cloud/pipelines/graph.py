@@ -45,7 +45,10 @@ class Dataset(msgspec.Struct, frozen=True):
 
 
 class Graph(msgspec.Struct, frozen=True):
-    """The datasets of a pipeline. Names that they read and that are no dataset are sources: a path, or the name of a table."""
+    """The datasets of a pipeline. Names that they read and that are no dataset are sources.
+
+    A source is one of Fogline's tables, or a path: relative to the pipeline's folder if it is within it.
+    """
 
     datasets: tuple[Dataset, ...]
 

@@ -40,7 +40,7 @@ def _version(folder: TableFolder) -> int | None:
 def _behind(folder: TableFolder, noted: int, version: int) -> str:
     first, last = _committed_ms(folder, noted), _committed_ms(folder, version)
     for_s = "" if first is None or last is None else f" ({(last - first) / 1000:,.0f} s)"
-    return f"{version - noted:,} versions{for_s} behind"
+    return f"{version - noted:,} version{'' if version - noted == 1 else 's'}{for_s} behind"
 
 
 def _committed_ms(folder: TableFolder, version: int) -> int | None:

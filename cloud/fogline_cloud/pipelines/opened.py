@@ -6,11 +6,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fogline_cloud.flows.start.lease import held
-from fogline_cloud.pipelines.expected_rows import RowDifference
 from fogline_cloud.pipelines.pipeline import Pipeline, read_pipeline
 from fogline_cloud.pipelines.run import PipelineRun, Say
 from fogline_cloud.pipelines.spark_connect import pipeline_session
-from fogline_cloud.pipelines.trial import try_pipeline
+from fogline_cloud.pipelines.trial import TrialResult, try_pipeline
 from fogline_cloud.settings import CloudSettings
 
 _LOG = "spark.log"
@@ -25,11 +24,12 @@ def opened(folder: Path, settings: CloudSettings, say: Say) -> Iterator[Pipeline
         yield PipelineRun(session, pipeline, settings, say)
 
 
-def tested(folders: Sequence[Path], settings: CloudSettings, say: Say) -> dict[str, list[RowDifference]]:
-    """Test pipelines one after the other. Returns the differences by folder. Raises `Misconfigured`."""
+def tested(folders: Sequence[Path], settings: CloudSettings, say: Say) -> dict[str, TrialResult]:
+    """Test pipelines one after the other. Returns the results by folder. Raises `Misconfigured`."""
     pipelines = {str(each): read_pipeline(each) for each in folders}
     results = {}
     with TemporaryDirectory(prefix="fogline-log-") as scratch, pipeline_session(settings, Path(scratch, _LOG)) as session:
+        session.expect_few_rows()
         for name, pipeline in pipelines.items():
             results[name] = try_pipeline(session, pipeline, settings, say)
     return results

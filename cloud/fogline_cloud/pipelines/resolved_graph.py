@@ -78,11 +78,11 @@ def _reads(node: Any, pipeline: Pipeline, datasets: set[str], tables: Tables, *,
     children = [*_each(node.children()), *_each(node.subqueries())]
     for each in children:
         yield from _reads(each, pipeline, datasets, tables, watermark=watermark)
-    if not children and (source := _source(node, tables)) is not None:
+    if not children and (source := _source(node, pipeline, tables)) is not None:
         yield DatasetRead(source, bool(node.isStreaming()), watermark)
 
 
-def _source(node: Any, tables: Tables) -> str | None:
+def _source(node: Any, pipeline: Pipeline, tables: Tables) -> str | None:
     """Return the source that a leaf of a plan reads, `None` for rows without one."""
     kind = node.getClass().getSimpleName()
     for path_of in _PATHS:
@@ -91,7 +91,8 @@ def _source(node: Any, tables: Tables) -> str | None:
         except (Py4JError, TypeError):
             continue
         ours = {_folder(getattr(tables, name).path): name for name in tables.__struct_fields__}
-        return ours.get(path, path)
+        folder = f"{pipeline.file.parent}/"
+        return ours.get(path) or path.removeprefix(folder)
     return None if kind in ("LocalRelation", "OneRowRelation", "Range") else kind
 
 

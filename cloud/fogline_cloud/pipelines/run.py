@@ -56,6 +56,8 @@ class PipelineRun:
         self._options = storage_of(settings)
         self._ours = tables_in(settings.flow.tables, self._options)
         self._stored = StoredTables(pipeline, self._options)
+        self.graph = Graph(())
+        """The graph of the last declaration."""
 
     def check(self) -> Graph:
         """Return the graph after Spark's dry run. Raises `Misconfigured` for what cannot run, a watermark included."""
@@ -99,7 +101,7 @@ class PipelineRun:
     def draw(self) -> tuple[Graph, dict[str, TableFacts]]:
         """Return the graph, and what is known of each table that has run. Raises `Misconfigured`."""
         _, graph = self._declare()
-        sources = {name: folder for name in graph.sources if (folder := self._source(name)) is not None}
+        sources = {name: self._source(name) for name in graph.sources}
         return graph, facts_of(graph, read_notes(self._storage), self._stored, sources)
 
     @property
@@ -115,23 +117,23 @@ class PipelineRun:
         require_no_watermark(graph)
         if foreign := [each.name for each in graph.tables if "." in each.name]:
             raise Misconfigured(f"{foreign[0]}: the tables of a pipeline are in one database, so write the name without one")
+        self.graph = graph
         return declared, graph
 
     def _read_changes(self, graph: Graph, notes: Notes) -> dict[str, SourceChanges]:
         found = {}
         for source in graph.sources:
             noted = [each[source] for each in notes.read.values() if source in each]
-            folder = self._source(source)
-            if folder is not None and (changes := read_changes(folder, min(noted, default=-1))) is not None:
+            if (changes := read_changes(self._source(source), min(noted, default=-1))) is not None:
                 found[source] = changes
         return found
 
-    def _source(self, name: str) -> TableFolder | None:
-        """Return the folder of a source, `None` if it has none."""
+    def _source(self, name: str) -> TableFolder:
+        """Return the folder of a source. It may be no table, and need not exist."""
         if name in OURS:
             folder: TableFolder = getattr(self._ours, name)
             return folder
-        return TableFolder(name, self._options) if "/" in name else None
+        return TableFolder(name if "://" in name else str(self._pipeline.file.parent / name), self._options)
 
     def _anew(self, graph: Graph, wanted: Sequence[str], *, all_anew: bool, found: Mapping[str, str]) -> dict[str, str]:
         """Return the tables to refresh fully, each with the reason."""

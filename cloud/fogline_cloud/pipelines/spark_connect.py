@@ -30,6 +30,7 @@ SERVER: dict[str, Scalar] = {
     "spark.connect.grpc.binding.port": 0,
 }
 """Settings of a session beside which pipelines can run."""
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 _OF_PIPELINES = {
     "spark.sql.sources.default": "delta",  # Spark refuses the second run of a table that names its format itself
     "spark.sql.pipelines.maxFlowRetryAttempts": "0",  # what breaks an expectation breaks it again
@@ -45,6 +46,11 @@ class PipelineSession(msgspec.Struct, frozen=True):
     def declared(self, graph_id: str) -> Any:
         """Return what a graph was declared with, as Spark's server keeps it."""
         return self._holder().dataflowGraphRegistry().getDataflowGraphOrThrow(graph_id)
+
+    def expect_few_rows(self) -> None:
+        """Let Spark interpret queries from now on: for the few rows of a test, to compile them takes half as long again."""
+        for key, value in _INTERPRETED.items():
+            self.spark.conf.set(key, value)
 
     def may_start_again(self, graph_id: str) -> None:
         """Let a declared pipeline start once more, after a start has ended."""

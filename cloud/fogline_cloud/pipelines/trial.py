@@ -11,11 +11,13 @@ from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
 
+import msgspec
 from msgspec.structs import replace
 
 from fogline.errors import Misconfigured
 from fogline_cloud.parser_kit.sample_events import read_events
 from fogline_cloud.pipelines.expected_rows import Row, RowDifference, compare, read_rows
+from fogline_cloud.pipelines.graph import Graph
 from fogline_cloud.pipelines.landing import TrialLanding
 from fogline_cloud.pipelines.pipeline import Pipeline
 from fogline_cloud.pipelines.run import PipelineRun, Say
@@ -28,8 +30,20 @@ _EXPECTED = "expected"
 _TENANT = "test"
 
 
-def try_pipeline(session: PipelineSession, pipeline: Pipeline, settings: CloudSettings, say: Say) -> list[RowDifference]:
-    """Return how the tables differ from what is expected. Raises `Misconfigured`, `ExpectationBroken`.
+class TrialResult(msgspec.Struct, frozen=True):
+    """How the tables differ from what is expected, and the graph as it ran."""
+
+    differences: list[RowDifference]
+    graph: Graph
+
+    @property
+    def is_good(self) -> bool:
+        """True if the rows are those that are expected."""
+        return all(each.is_none for each in self.differences)
+
+
+def try_pipeline(session: PipelineSession, pipeline: Pipeline, settings: CloudSettings, say: Say) -> TrialResult:
+    """Return the result of a test. Raises `Misconfigured`, `ExpectationBroken`.
 
     `settings`: the parsers, their rules and limits are those of `[flow]`. Must be called in the main thread.
     """
@@ -47,8 +61,9 @@ def try_pipeline(session: PipelineSession, pipeline: Pipeline, settings: CloudSe
             landing.land(events)
             # A database of its own, because Spark must not know the pipeline's tables when it declares them again.
             tested = tested.stored_in(Path(scratch) / "storage", f"test_{token_hex(4)}")
-            PipelineRun(session, tested, alone, say).run()
-        return [_compare(StoredTables(tested, {}), table, rows) for table, rows in wanted.items()]
+            run = PipelineRun(session, tested, alone, say)
+            run.run()
+        return TrialResult([_compare(StoredTables(tested, {}), table, rows) for table, rows in wanted.items()], run.graph)
 
 
 def _alone(settings: CloudSettings, scratch: Path) -> CloudSettings:

@@ -98,15 +98,15 @@ def run_test(arguments: argparse.Namespace) -> int:
         tell(f"fogline: {error}")
         return 1
     if arguments.json:
-        show(json.dumps({name: [msgspec.to_builtins(each) for each in found] for name, found in results.items()}))
+        show(json.dumps(msgspec.to_builtins(results)))
     else:
         for name, found in results.items():
-            for each in found:
+            for each in found.differences:
                 show(f"{name}: {each.table} {'is as expected' if each.is_none else 'differs'}")
                 for sign, rows in (("-", each.missing), ("+", each.unexpected)):
                     for row in rows:
                         show(printable(f"  {sign} {row}"))
-    return 0 if all(each.is_none for found in results.values() for each in found) else 1
+    return 0 if all(each.is_good for each in results.values()) else 1
 
 
 def run_dry_run(arguments: argparse.Namespace) -> int:
