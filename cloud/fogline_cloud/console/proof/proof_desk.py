@@ -2,13 +2,13 @@
 
 import asyncio
 import os
+import signal
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from functools import partial
 from multiprocessing import get_context
 from typing import Final
 
@@ -97,7 +97,7 @@ class ProofDesk:
 
     async def _answer(self, order: ProofOrder) -> None:
         if self._process is None:
-            self._process = ProcessPoolExecutor(1, get_context("spawn"), partial(os.nice, _NICE))
+            self._process = ProcessPoolExecutor(1, get_context("spawn"), _begin)
         process = self._process
         try:
             order.made = await asyncio.get_running_loop().run_in_executor(
@@ -109,6 +109,12 @@ class ProofDesk:
             order.why = "the process that makes proofs has ended: ask again"
             if self._process is process:
                 self._process = None
+
+
+def _begin() -> None:
+    """Let the process give way to all others, and leave Ctrl-C to the API, which ends it."""
+    os.nice(_NICE)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def make_proof(settings: CloudSettings, day: date, device: str | None) -> MadeProof:
