@@ -27,6 +27,13 @@ def test_a_command_that_needs_spark_names_the_package(folder):
     assert "install the package fogline-flow" in ran.stderr
 
 
+@pytest.mark.parametrize("module", ["yaml", "grpc", "grpc_status"])
+def test_a_pipeline_without_spark_connect_names_the_extra(module, folder, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, module, None)
+    assert main(["pipeline", "test", str(folder)]) == 2
+    assert "fogline-cloud[pipelines]" in capsys.readouterr().err
+
+
 def test_another_missing_module_is_not_taken_for_spark(monkeypatch):
     def missing(*_):
         raise ModuleNotFoundError(name="acme_parser")

@@ -44,6 +44,10 @@ SEEN = """
 @dp.temporary_view
 def seen():
     return readings(streaming=True)
+
+@dp.table(table_properties={"pipelines.reset.allowed": "false"})
+def kept():
+    return readings(streaming=True).select("device")
 """
 COUNTS = """
 from pyspark import pipelines as dp
@@ -164,6 +168,7 @@ def test_a_dry_run_names_the_graph_and_refuses_watermarks_and_queries_that_spark
         with pytest.raises(Misconfigured, match=f"^means: a watermark on {source} drops .* frames.windows keeps"):
             run.check()
     plant.declare(QUERIES + SEEN)
+    assert [each.name for each in run.check().datasets if each.keeps_rows] == ["kept"]
     sql = plant.folder / "queries" / "more.sql"
     sql.write_text(
         "CREATE STREAMING TABLE means AS SELECT time, count(*) FROM STREAM seen "

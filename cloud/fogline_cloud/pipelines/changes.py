@@ -34,7 +34,7 @@ def outdated(graph: Graph, notes: Notes, changes: Mapping[str, SourceChanges], s
     """Return the streaming tables to refresh fully, each with the reason. `started`: tables that have read something. Pure."""
     found: dict[str, str] = {}
     for each in graph.tables:
-        if each.kind is not DatasetKind.STREAM or each.name not in started:
+        if each.kind is not DatasetKind.STREAM or each.keeps_rows or each.name not in started:
             continue
         for source in sorted(graph.streamed_sources(each.name) & changes.keys()):
             noted, changed = notes.read.get(each.name, {}).get(source), changes[source]

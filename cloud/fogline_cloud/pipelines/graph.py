@@ -32,11 +32,15 @@ class DatasetRead(msgspec.Struct, frozen=True, order=True):
 
 
 class Dataset(msgspec.Struct, frozen=True):
-    """A table or a view."""
+    """A table or a view.
+
+    `keeps_rows`: a streaming table that is never emptied (Spark's table property `pipelines.reset.allowed` is false).
+    """
 
     name: str
     kind: DatasetKind
     reads: tuple[DatasetRead, ...] = ()
+    keeps_rows: bool = False
 
     @property
     def is_stored(self) -> bool:
@@ -81,13 +85,16 @@ class Graph(msgspec.Struct, frozen=True):
         return found
 
     def streamed_sources(self, name: str) -> set[str]:
-        """Return the sources whose rows a streaming table reads once, as they come: through views and other streams too."""
+        """Return the sources whose rows a streaming table reads once, as they come: through views and other streams too.
+
+        Not through tables that keep their rows, because what is removed from a source stays in these.
+        """
         found, seen, ahead = set(), {name}, [name]
         while ahead:
             dataset = self.find(current := ahead.pop())
             if dataset is None:
                 found.add(current)
-            elif dataset.kind is not DatasetKind.MATERIALIZED:  # computed anew in each run
+            elif dataset.kind is not DatasetKind.MATERIALIZED and not (dataset.keeps_rows and current != name):
                 new = {read.name for read in dataset.reads if read.streaming} - seen
                 seen |= new
                 ahead += new
@@ -96,12 +103,13 @@ class Graph(msgspec.Struct, frozen=True):
     def streams_after(self, names: Iterable[str]) -> set[str]:
         """Return these streaming tables, and those that read them as streams: they must be refreshed together."""
         found = {name for name in names if (each := self.find(name)) is not None and each.kind is DatasetKind.STREAM}
+        kept = {each.name for each in self.datasets if each.keeps_rows}
         reached, grows = set(found), True
         while grows:
             more = {
                 each.name
                 for each in self.datasets
-                if each.name not in reached and any(read.streaming and read.name in reached for read in each.reads)
+                if each.name not in reached | kept and any(read.streaming and read.name in reached for read in each.reads)
             }
             reached |= more
             grows = bool(more)

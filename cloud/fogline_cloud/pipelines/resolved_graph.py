@@ -35,6 +35,7 @@ def resolved_graph(session: PipelineSession, pipeline: Pipeline, graph_id: str, 
             **{_name(each.identifier(), pipeline): DatasetKind.VIEW for each in _each(found.views())},
             **{_name(each.identifier(), pipeline): DatasetKind.SINK for each in _each(found.sinks())},
         }
+        keeping = {_name(each.identifier(), pipeline) for each in _each(found.tables()) if _keeps_rows(each)}
         reads: dict[str, set[DatasetRead]] = {name: set() for name in kinds}
         for flow in _each(found.resolvedFlows()):
             plan = flow.df().queryExecution().analyzed()
@@ -44,7 +45,14 @@ def resolved_graph(session: PipelineSession, pipeline: Pipeline, graph_id: str, 
             reads[target] |= found_reads
     except Py4JJavaError as error:
         raise Misconfigured(f"{pipeline.file}: {_first_line(error)}") from None
-    return Graph(tuple(Dataset(name, kind, tuple(sorted(reads[name]))) for name, kind in sorted(kinds.items())))
+    return Graph(
+        tuple(Dataset(name, kind, tuple(sorted(reads[name])), name in keeping) for name, kind in sorted(kinds.items()))
+    )
+
+
+def _keeps_rows(table: Any) -> bool:
+    value = table.properties().get("pipelines.reset.allowed")
+    return bool(value.isDefined()) and str(value.get()).lower() == "false"
 
 
 def _require_inputs(name: str, reads: set[DatasetRead], others: set[str]) -> None:

@@ -140,6 +140,8 @@ class PipelineRun:
         names = [each.name for each in graph.tables]
         if unknown := [name for name in wanted if name not in names]:
             raise Misconfigured(f"there is no table {unknown[0]} in this pipeline (tables: {', '.join(names)})")
+        if kept := [name for name in wanted if (each := graph.find(name)) is not None and each.keeps_rows]:
+            raise Misconfigured(f"{kept[0]} keeps its rows (pipelines.reset.allowed is false): it cannot be refreshed fully")
         asked = dict.fromkeys(names, "--full-refresh-all") if all_anew else dict.fromkeys(wanted, "--full-refresh")
         after = dict.fromkeys(graph.streams_after(wanted), "a table that it streams from begins anew")
         return after | dict(found) | asked

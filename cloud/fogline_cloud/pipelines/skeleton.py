@@ -11,7 +11,7 @@ _NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
 
 _SPEC = """\
 name: $name
-storage: storage  # tables, checkpoints and notes: a folder beside this file, or s3a://bucket/folder
+storage: storage  # tables, checkpoints and notes: a folder beside this file
 libraries:
   - glob:
       include: transformations/**

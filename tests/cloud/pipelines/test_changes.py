@@ -50,6 +50,13 @@ def test_a_table_without_a_note_is_refreshed_unless_it_has_read_nothing_yet():
     assert anew({"events": SourceChanges(9, 9)}, read={}, started={"alarms"}) == set()
 
 
+def test_a_table_that_keeps_its_rows_and_what_streams_from_it_do_not_begin_anew():
+    kept = Dataset("alarms", DatasetKind.STREAM, (DatasetRead("readings", streaming=True),), keeps_rows=True)
+    graph = Graph((kept, *GRAPH.datasets[1:]))
+    changes = {"readings": SourceChanges(20, 7, (12,)), "events": SourceChanges(9, 3, (5,))}
+    assert set(outdated(graph, Notes(read=READ), changes, ALL)) == {"doors"}
+
+
 def test_a_source_that_was_made_again_refreshes():
     assert anew({"events": SourceChanges(1, 1)}) == {"doors"}
 

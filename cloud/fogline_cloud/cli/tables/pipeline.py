@@ -4,6 +4,7 @@ import argparse
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +89,7 @@ def run_run(arguments: argparse.Namespace) -> int:
 
 def run_test(arguments: argparse.Namespace) -> int:
     """Test pipelines. Return 1 if a table has other rows than expected."""
+    _need_spark_connect()
     from fogline_cloud.pipelines.opened import tested  # noqa: PLC0415 - Spark is an extra
     from fogline_cloud.pipelines.run import ExpectationBroken  # noqa: PLC0415 - as above
 
@@ -139,8 +141,15 @@ def run_graph(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _need_spark_connect() -> None:
+    """Raise `ModuleNotFoundError` where the extra `pipelines` is missing: PySpark raises an error of its own for it."""
+    for module in ("yaml", "grpc", "grpc_status"):
+        import_module(module)
+
+
 @contextmanager
 def _opened(arguments: argparse.Namespace) -> Iterator["PipelineRun"]:
+    _need_spark_connect()
     from fogline_cloud.pipelines.opened import opened  # noqa: PLC0415 - Spark is an extra
 
     with opened(arguments.folder, load(arguments.config, kafka=False), tell) as run:
