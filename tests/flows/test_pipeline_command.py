@@ -78,6 +78,7 @@ def test_a_new_pipeline_is_tested_run_twice_killed_and_drawn(folder):
     drawn = site.fogline("graph", "plant", "--svg", "plant.svg", "--json")
     assert json.loads(drawn)["tables"]["temperatures"]["behind"].startswith("1 version (")
     assert "3 rows, 1 version (" in (folder / "plant.svg").read_text()
+    assert site.fogline("graph", "plant").startswith("flowchart LR\n")
     assert "hourly" in site.fogline("run", "plant", "--full-refresh", "temperatures")
     assert site.rows("hourly") == [("oven-1", 2)]
     assert "there is no table nothing" in site.fogline("run", "plant", "--full-refresh", "nothing", status=2)

@@ -35,7 +35,7 @@ spark = SparkSession.active()
 @expect_or_drop("plausible", "value BETWEEN -60 AND 60")
 def temperatures() -> DataFrame:
     """A streaming table reads each row once. Rows that are not plausible are in `temperatures_rejected`."""
-    found = readings(streaming=True).where("metric = 'temperature'")
+    found = readings(streaming=True).where("metric = 'temperature' AND NOT coalesce(again, false)")
     return found.select("device", F.coalesce("time", "ingested").alias("time"), "value")
 
 

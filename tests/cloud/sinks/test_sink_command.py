@@ -183,3 +183,17 @@ def test_a_file_that_was_cut_off_is_written_again(table, config, folder):
     (again,) = exported(config, folder)
     assert again["is_new"]
     assert pq.read_metadata(path).num_rows == 3
+
+
+def test_a_password_file_that_everybody_may_read_is_refused(table, folder):
+    table.append(1)
+    config = folder / "cloud.toml"
+    text = (
+        'tenant = "t"\n[flow]\ntables = "tables"\n[sinks.lab]\nurl = "postgresql://fog@127.0.0.1:1/lab"\npassword_file = "p"\n'
+    )
+    config.write_text(text)
+    (folder / "p").write_text("secret\n")
+    (folder / "p").chmod(0o644)
+    done = fogline(config, "sink", "run", "lab", "--once")
+    assert done.returncode == 2
+    assert f"everybody may read {folder / 'p'}. Run: chmod 600" in done.stderr

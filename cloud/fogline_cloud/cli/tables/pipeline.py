@@ -66,7 +66,7 @@ def run_init(arguments: argparse.Namespace) -> int:
 
     for path in write_skeleton(arguments.folder):
         show(str(path))
-    show(f"next: fogline pipeline dry-run {arguments.folder}")
+    show(f"next: fogline pipeline test {arguments.folder}")
     return 0
 
 
@@ -137,7 +137,8 @@ def run_graph(arguments: argparse.Namespace) -> int:
     if arguments.json:
         show(json.dumps({**msgspec.to_builtins(graph), "tables": msgspec.to_builtins(facts)}))
     elif arguments.svg is None:
-        show(mermaid(graph, facts).rstrip())
+        for line in mermaid(graph, facts).splitlines():
+            show(line)
     return 0
 
 

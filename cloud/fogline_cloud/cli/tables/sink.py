@@ -17,6 +17,7 @@ from fogline.errors import Misconfigured
 from fogline.process.console.command_line import INTERRUPTED, announce
 from fogline.process.console.listing import show_rows
 from fogline.process.console.terminal import show, tell
+from fogline.process.files.tls_files import check_private
 from fogline.process.files.user_file import read_password
 from fogline.process.service_manager import tell_status
 from fogline_cloud.cli.common import add_command, add_group
@@ -155,6 +156,8 @@ def _place(sink: SinkSettings) -> "Place":
     from fogline_cloud.sinks.place import place_of  # noqa: PLC0415 - a bridge needs no Arrow
 
     file = sink.password_file
+    if file is not None:
+        check_private(file, "password_file")
     return place_of(sink.url, read_password(file, "password_file") if file is not None else None)
 
 
