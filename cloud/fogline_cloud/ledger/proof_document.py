@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from fogline.documents.document_error import explained
 from fogline.errors import Poison
 from fogline_cloud.ledger.period_rows import PeriodRows
 from fogline_cloud.ledger.verification import Verification
@@ -101,7 +102,9 @@ def decode_document(body: bytes) -> ProofDocument:
     try:
         return msgspec.json.decode(body, type=ProofDocument)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise Poison("form", f"the signature is right, but the document is not a proof: {error}") from None
+        raise Poison(
+            "form", f"the signature is right, but the document is not a proof: {explained(error, ProofDocument)}"
+        ) from None
 
 
 def lines_of(document: ProofDocument) -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from fogline.documents.document_error import explained
 from fogline.errors import Misconfigured
 
 Row = Mapping[str, Any]
@@ -40,7 +41,7 @@ def read_rows(name: str, content: bytes) -> list[Row]:
         try:
             rows.append(msgspec.json.decode(line, type=dict[str, Any]))
         except msgspec.MsgspecError as error:
-            raise Misconfigured(f"{name}:{number}: {error}") from None
+            raise Misconfigured(f"{name}:{number}: {explained(error, dict)}") from None
         if rows[-1].keys() != rows[0].keys():
             raise Misconfigured(f"{name}:{number}: expected the columns of the first line: {', '.join(rows[0])}")
     return rows

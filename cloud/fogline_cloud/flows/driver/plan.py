@@ -19,7 +19,9 @@ def plan_of(settings: CloudSettings) -> Plan:
     `Unreachable` if the tables' store is away.
     """
     flow = settings.flow
-    deployed = deployed_now(settings)
+    log = ParserLog(settings)
+    newest = log.newest()
+    deployed = DeployedParsers(ParserSet() if newest is None else newest.set, TableFolder(log.place, storage_of(settings)))
     return Plan(
         tenant=settings.tenant,
         limit_s=flow.parse_limit_ms / 1000,
@@ -30,10 +32,3 @@ def plan_of(settings: CloudSettings) -> Plan:
         max_readings=flow.max_readings,
         deployed=deployed,
     )
-
-
-def deployed_now(settings: CloudSettings) -> DeployedParsers:
-    """Return the parsers that are deployed now. Raises `Unreachable` if the tables' store is away."""
-    log = ParserLog(settings)
-    newest = log.newest()
-    return DeployedParsers(ParserSet() if newest is None else newest.set, TableFolder(log.place, storage_of(settings)))

@@ -187,7 +187,7 @@ class Query:
         self.epoch = self._owner.epoch
         self._planned, self._decided = takeover.checkpoint.planned, takeover.decided
         sink.begin(self._owner, topic_ids)
-        if takeover.decided >= 0:
+        if 0 <= takeover.decided <= takeover.checkpoint.done:  # else Spark gives the batch again
             sink.finish(MicroBatch(self._settings.flow.name, self._owner.run, takeover.decided))
         known = self._known(takeover, topic_ids) if exists else {}
         return starting_offsets(topic_ids.partitions, known)

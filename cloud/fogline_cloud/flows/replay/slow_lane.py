@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from fogline.errors import FoglineError
-from fogline_cloud.flows.driver.plan import deployed_now, plan_of
+from fogline_cloud.flows.driver.plan import plan_of
 from fogline_cloud.flows.driver.session import log_file
 from fogline_cloud.flows.driver.spark_failure import explained
 from fogline_cloud.flows.replay.selection import Selection, Span
@@ -44,7 +44,6 @@ class SlowLane:
         self._spark = spark
         self._settings = settings
         self._interval_s = interval_s
-        self._plan = msgspec.structs.replace(plan_of(settings), limit_s=settings.flow.slow_limit_ms / 1000)
 
     def run(self, stop: threading.Event, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         """Run until `stop` is set. A failure is logged, and the next look covers its time too. Cancel with the job group."""
@@ -64,7 +63,8 @@ class SlowLane:
     def look(self, since: datetime, until: datetime) -> int:
         """Try the events again whose time has come between two moments. Returns the number of those that landed."""
         selection = Selection(outcomes=frozenset({EventOutcome.SLOW}), ingested=due(since, until))
-        plan = msgspec.structs.replace(self._plan, deployed=deployed_now(self._settings))
+        limit_s = self._settings.flow.slow_limit_ms / 1000
+        plan = msgspec.structs.replace(plan_of(self._settings), limit_s=limit_s)  # with the parsers of today
         found = TableReplay(self._spark, self._settings, plan, log.debug, parallel=1).run(selection, publish=True)
         if found.selected:
             log.info("the slow lane tried %d events again: %d are not slow any more", found.selected, found.changed)
