@@ -2,7 +2,9 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
+from fogline.errors import Misconfigured
 from fogline.events.codec import decode_event
 from fogline.events.event import Arrival, Event, Receipt
 from fogline_edge.outbox.outbox import Outbox
@@ -22,10 +24,14 @@ def settings(folder: Path, *, statement_s: float = 3600, **outbox: object) -> Ed
 
 
 async def put(outbox: Outbox, arrival: Arrival) -> Receipt:
-    """Put an arrival, and wait for its receipt."""
+    """Put an arrival, and wait for its receipt. Raises `Misconfigured` if the file fails first."""
     done: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-    outbox.port.put(arrival, done.set_result)
-    return await within(done, "nothing was committed")
+    outbox.port.put(arrival, lambda receipt: None if done.cancelled() else done.set_result(receipt))
+    ends: set[asyncio.Future[Any]] = {done, outbox.failed}
+    await within(asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED), "nothing was committed")
+    if not done.done():
+        raise Misconfigured(outbox.failed.result())
+    return done.result()
 
 
 async def bodies(outbox: Outbox, stream: str, after: int = 0) -> list[Event]:
