@@ -49,7 +49,7 @@ class Site:
 @pytest.mark.slow
 def test_a_new_pipeline_is_tested_run_twice_killed_and_drawn(folder):
     site = Site(folder)
-    assert "next: fogline pipeline dry-run plant" in site.fogline("init", "plant")
+    assert "next: fogline pipeline test plant" in site.fogline("init", "plant")
     assert site.fogline("test", "plant").splitlines() == [
         "plant: hourly is as expected",
         "plant: temperatures_rejected is as expected",
