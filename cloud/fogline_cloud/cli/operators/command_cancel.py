@@ -8,10 +8,9 @@ from typing import Any
 from fogline.commands.command import CommandState, Status
 from fogline.process.console.terminal import show, tell
 from fogline_cloud.cli.common import add_command
-from fogline_cloud.cli.operators.operator_link import add_bridge, command_of, connected
+from fogline_cloud.cli.operators.operator_link import add_bridge, connected, whole_id
 from fogline_cloud.cli.times import seconds
 from fogline_cloud.commands.client.verdict import CancelVerdict
-from fogline_cloud.commands.command_id import ID_DIGITS
 from fogline_cloud.settings import CloudSettings, load
 
 
@@ -26,12 +25,10 @@ def add_cancel(commands: "argparse._SubParsersAction[Any]", raw: dict[str, Any])
 def run_cancel(arguments: argparse.Namespace) -> int:
     """Cancel a command and print the verdict. Return 1 unless the device never saw it."""
     settings, wait_s = load(arguments.config, kafka=False), seconds("--wait", arguments.wait)
-    command_id, verdict = arguments.id, None
-    if len(command_id) < ID_DIGITS:
-        found, why = command_of(arguments, settings, command_id)
-        command_id = found.get("id", command_id)
-        verdict = CancelVerdict(None, int(Status.UNKNOWN_DEVICE), why) if why else None
-    if verdict is None:
+    command_id, why = whole_id(arguments, settings)
+    if why:
+        verdict = CancelVerdict(None, int(Status.UNKNOWN_DEVICE), why)
+    else:
         verdict = asyncio.run(_cancel(arguments, settings, command_id, wait_s))
     if arguments.json:
         show(json.dumps({"id": command_id, "state": verdict.state, "status": verdict.status, "why": verdict.why}))

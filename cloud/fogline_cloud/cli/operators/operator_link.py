@@ -11,6 +11,7 @@ from fogline.errors import Misconfigured, Poison, Unreachable
 from fogline.process.files.settings_file import split_endpoint
 from fogline_cloud.commands.client.operator import Operator
 from fogline_cloud.commands.client.operator_security import operator_security
+from fogline_cloud.commands.command_id import ID_DIGITS
 from fogline_cloud.devices.device_filter import read_filter
 from fogline_cloud.listing import CommandQuery, DeviceQuery
 from fogline_cloud.listing_client import Listing, read_list
@@ -90,6 +91,17 @@ def command_of(arguments: argparse.Namespace, settings: CloudSettings, beginning
     if found.more:
         return {}, f"several commands begin with {beginning}: give more of the id"
     return found.records[0], ""
+
+
+def whole_id(arguments: argparse.Namespace, settings: CloudSettings) -> tuple[str, str]:
+    """Return the id of the command that `arguments.id` is, or begins; and why there is no such command, or "".
+
+    Raises as `devices_of`.
+    """
+    if len(arguments.id) >= ID_DIGITS:
+        return arguments.id, ""
+    found, why = command_of(arguments, settings, arguments.id)
+    return found.get("id", arguments.id), why
 
 
 def _read(
