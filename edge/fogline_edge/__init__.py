@@ -10,6 +10,8 @@
 `operate`: the work of who operates a gateway
 `outbox`: the durable queue of events
 `profiles`: knowledge about device types
+`rule_settings`: settings of the rules for events
+`rules`: what the rules decide about events before they are stored
 `settings`: the settings file
 `settings_types`: types of the settings' tables
 `uplink`: the connection to the bridge

@@ -13,6 +13,7 @@ from fogline.process.files.settings_file import load_settings
 from fogline.process.files.tls_files import TlsSettings, resolve_tls
 from fogline.tracing.settings import TracingSettings, resolve_tracing
 from fogline_edge.ble_settings import BleSettings
+from fogline_edge.rule_settings import RuleSettings, names_twice
 from fogline_edge.settings_types import DeviceLane, Identifier, Port, Positive, StrictTable
 
 _Table = TypeVar("_Table", bound=StrictTable)
@@ -339,6 +340,7 @@ class EdgeSettings(StrictTable, frozen=True, kw_only=True):
     http: HttpSettings | None = None
     ble: BleSettings | None = None
     mqtt_clients: list[MqttClientSettings] = msgspec.field(default_factory=list)
+    rules: RuleSettings = msgspec.field(default_factory=RuleSettings)
     tracing: TracingSettings | None = None
 
 
@@ -350,6 +352,8 @@ def load(path: Path) -> EdgeSettings:
     clients = [_resolve(path, each, "password_file", "ca_file") for each in settings.mqtt_clients]
     if len({each.name for each in clients}) < len(clients):
         raise Misconfigured(f"{path}: two entries of mqtt_clients have the same name")
+    if (name := names_twice(settings.rules)) is not None:
+        raise Misconfigured(f"{path}: two rules have the name {name}: each needs a name of its own")
     data, ble, uplink = str(path.parent / settings.data), _resolve_ble(path, settings.ble), settings.uplink
     if uplink.tls is not None:
         uplink = msgspec.structs.replace(uplink, tls=resolve_tls(uplink.tls, path.parent))

@@ -13,6 +13,7 @@ from fogline_edge.adapters.http.access import check_http
 from fogline_edge.adapters.mqtt.server.listener import check_mqtt
 from fogline_edge.adapters.mqtt_client.access import check_client
 from fogline_edge.operate.renewal import read_times
+from fogline_edge.rules.event_rules import rules_of
 from fogline_edge.settings import EdgeSettings
 from fogline_edge.uplink.session import uplink_security
 
@@ -33,6 +34,7 @@ def check(settings: EdgeSettings) -> None:
     read_keys(settings.commands.keys, "commands.keys")
     if settings.tracing is not None:
         collector_address(settings.tracing)
+    rules_of(settings.rules)
     _check_adapters(settings)
 
 

@@ -61,10 +61,7 @@ class Outbox:
         self.port = OutboxPort(settings, self._gathering, dict(connection.execute(SQL["all_kept"]).fetchall()))
         store = OutboxStore(
             connection,
-            identity=(settings.tenant, settings.gateway),
-            max_bytes=settings.outbox.max_bytes,
-            drops_expired=settings.outbox.drops_expired,
-            in_flight=settings.uplink.batch_events * settings.uplink.batches_in_flight,
+            settings,
             may_wait=partial(may_wait, folder=folder.path),
             clock=clock,
             export=export,

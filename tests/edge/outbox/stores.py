@@ -17,6 +17,8 @@ from fogline_edge.outbox.memory.resend_memory import ResendMemory
 from fogline_edge.outbox.rows.streams import EventRecord, Stream
 from fogline_edge.outbox.writer.ingest import Waiting
 from fogline_edge.outbox.writer.store import OutboxStore
+from fogline_edge.rule_settings import RuleSettings
+from fogline_edge.settings import EdgeSettings, OutboxSettings, UplinkSettings
 
 LARGE = 10**9
 
@@ -28,18 +30,19 @@ def open_store(
     clock: Clock = SYSTEM,
     gateway: str = "gw-1",
     connect: Connect = connect_file,
+    rules: RuleSettings | None = None,
 ) -> OutboxStore:
-    """Open or create the file at `path`."""
+    """Open or create the file at `path`. No event of it is in flight."""
     connection = open_database(path, max_bytes, connect)
-    return OutboxStore(
-        connection,
-        identity=("acme", gateway),
-        max_bytes=max_bytes,
-        drops_expired=frozenset(),
-        in_flight=0,
-        may_wait=partial(may_wait, folder=path.parent),
-        clock=clock,
+    settings = EdgeSettings(
+        tenant="acme",
+        gateway=gateway,
+        data=str(path.parent),
+        outbox=OutboxSettings(max_bytes=max_bytes),
+        uplink=UplinkSettings(batches_in_flight=0),
+        rules=rules or RuleSettings(),
     )
+    return OutboxStore(connection, settings, may_wait=partial(may_wait, folder=path.parent), clock=clock)
 
 
 def take(store: OutboxStore, *arrivals: Arrival, age_ms: int | None = None) -> list[Receipt]:

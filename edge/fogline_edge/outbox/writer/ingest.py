@@ -22,6 +22,7 @@ from fogline_edge.outbox.memory.resend_memory import ResendMemory
 from fogline_edge.outbox.rows.group import Group
 from fogline_edge.outbox.rows.streams import EventRecord, EventRow, Stream, Streams
 from fogline_edge.outbox.writer.event_encoder import EventEncoder, has_rare_attributes
+from fogline_edge.rules.event_rules import EventRules
 
 ROWS_PER_STATEMENT = 32
 _INSERT_MANY = SQL["insert_event"].rstrip(";") + ", (?, ?, ?, ?)" * (ROWS_PER_STATEMENT - 1)
@@ -57,7 +58,7 @@ class Ingest:
     """Stores groups. Used on the writer's thread only.
 
     `identity`: tenant and gateway. `unsynced`: some rows may have times that need correction. `export`: takes the spans of
-    committed events.
+    committed events. `rules`: of the settings, if there are any.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Ingest:
         *,
         resends: ResendMemory,
         export: ExportSpans | None = None,
+        rules: EventRules | None = None,
     ) -> None:
         self.connection = connection
         self.clock = clock
@@ -80,6 +82,7 @@ class Ingest:
         self._encoder = EventEncoder(tenant, gateway)
         self._written: list[tuple[Stream, list[EventRecord]]] = []
         self._export = export
+        self._rules = rules
 
     def store(self, items: Sequence[Waiting | Act], age_ms: int) -> list[Any]:
         """Store a group within the open transaction. Returns one result per item; the result of an arrival is its receipt."""
@@ -138,6 +141,8 @@ class Ingest:
     def take(self, group: Group, waiting: Waiting) -> Receipt:
         """Recognise an arrival as a duplicate, or append it to its lane's stream."""
         arrival = waiting.arrival
+        if self._rules is not None:
+            arrival = self._rules.prepare(arrival)
         sent = arrival.retransmission
         if sent is not None and sent.ack_delivery is AckDelivery.DOUBTFUL and arrival.type != DEAD_TYPE:
             arrival = self.duplicates.with_possible_original(arrival, sent)

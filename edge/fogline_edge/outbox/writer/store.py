@@ -16,6 +16,8 @@ from fogline_edge.outbox.rows.stored_body import unpack_body
 from fogline_edge.outbox.rows.streams import EventRecord, Stream, Streams, event_place
 from fogline_edge.outbox.writer.ingest import Ingest
 from fogline_edge.outbox.writer.quarantine import GapRecords, Quarantine
+from fogline_edge.rules.event_rules import rules_of
+from fogline_edge.settings import EdgeSettings
 
 PURGED_ROWS, PURGED_BYTES = 1000, 1024 * 1024  # that one step of `purge` deletes, but for one row of any size
 
@@ -23,47 +25,51 @@ PURGED_ROWS, PURGED_BYTES = 1000, 1024 * 1024  # that one step of `purge` delete
 class OutboxStore:
     """Everything that a change of the file needs. Used on one thread.
 
-    `drops_expired`: the lanes whose expired events are dropped. `in_flight`: the most events of a stream that may be in
-    flight at once. `may_wait`: returns True for an error that only means that there is no room. `handed`: by stream, the
-    highest sequence that the uplink has read in this run. `live`: by stream, the last row that the uplink has or gets by
-    `new_rows`, for a stream that it has read to the end. `export`: takes the spans of committed events.
+    Raises `Misconfigured` for rules that cannot be used. `drops_expired`: the lanes whose expired events are dropped.
+    `may_wait`: returns True for an error that only means that there is no room. `handed`: by stream, the highest sequence that
+    the uplink has read in this run. `live`: by stream, the last row that the uplink has or gets by `new_rows`, for a stream
+    that it has read to the end. `export`: takes the spans of committed events.
     """
 
     def __init__(
         self,
         connection: sqlite3.Connection,
+        settings: EdgeSettings,
         *,
-        identity: tuple[str, str],
-        max_bytes: int,
-        drops_expired: frozenset[Lane],
-        in_flight: int,
         may_wait: Callable[[sqlite3.Error], bool],
         clock: Clock = SYSTEM,
         export: ExportSpans | None = None,
     ) -> None:
         self.connection = connection
-        self.identity = identity
-        self.max_bytes = max_bytes
-        self.drops_expired = drops_expired
+        self.identity = (settings.tenant, settings.gateway)
+        self.max_bytes = settings.outbox.max_bytes
+        self.drops_expired: frozenset[Lane] = settings.outbox.drops_expired
         self.may_wait = may_wait
         self.clock = clock
         self.age = Age(connection, clock)
-        self.gap_records = GapRecords(identity, clock)
+        self.gap_records = GapRecords(self.identity, clock)
         self.handed: dict[str, int] = {}
         self.live: dict[str, int] = {}
         self._announced: dict[str, int] = {}
         self._accepted: dict[str, int] = {}
         self._unsaved_sent: Counter[str] = Counter()
-        self._in_flight = in_flight
+        self._in_flight = settings.uplink.batch_events * settings.uplink.batches_in_flight
         self._export = export
-        self._resends = ResendMemory(connection, max_bytes, self.age.s)
+        self._rules = rules_of(settings.rules)
+        self._resends = ResendMemory(connection, self.max_bytes, self.age.s)
         self._resends.load([message for (message,) in connection.execute(SQL["unsaved_messages"])])
         self._load()
 
     def _load(self) -> None:
         self.streams = Streams(self.connection, self._in_flight)
         self.ingest = Ingest(
-            self.connection, self.streams, *self.identity, self.clock, resends=self._resends, export=self._export
+            self.connection,
+            self.streams,
+            *self.identity,
+            self.clock,
+            resends=self._resends,
+            export=self._export,
+            rules=self._rules,
         )
         self.quarantine = Quarantine(self.connection, self.streams, self.gap_records, self.max_bytes)
         for name, upto in self._accepted.items():
