@@ -7,6 +7,7 @@ import msgspec
 
 from fogline.documents.document_error import explained
 from fogline.errors import Poison
+from fogline.gateway.ledger import RuleCounts
 from fogline_cloud.ledger.period_rows import PeriodRows
 from fogline_cloud.ledger.verification import Verification
 
@@ -32,7 +33,10 @@ class GatewayStage(msgspec.Struct, frozen=True):
 
 
 class StreamStage(msgspec.Struct, frozen=True):
-    """Counts of one stream since its beginning. `acknowledged` and `resent` are None without a statement of the gateway."""
+    """Counts of one stream since its beginning. `acknowledged` and `resent` are None without a statement of the gateway.
+
+    `rules`: what the gateway's rules did with events, by rule.
+    """
 
     gateway: str
     stream: str
@@ -42,6 +46,7 @@ class StreamStage(msgspec.Struct, frozen=True):
     kafka: int
     table: int
     waiting: int
+    rules: RuleCounts = {}
 
 
 class ProofDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +89,7 @@ def document_of(tenant: str, found: Verification, rows: PeriodRows) -> ProofDocu
                 each.kafka.count,
                 each.table.count,
                 sum(last - first + 1 for first, last in each.pending),
+                each.statement.rules if each.statement else {},
             )
             for each in found.streams
             if each.gateway in names
@@ -131,6 +137,8 @@ def lines_of(document: ProofDocument) -> Iterator[str]:
             f"stream {each.gateway} {each.lane} {each.stream}, since it began: acknowledged {_count(each.acknowledged)}, "
             f"resends refused {_count(each.resent)}, Kafka {each.kafka:,}, table {each.table:,}, waiting {each.waiting:,}"
         )
+        for rule, outcomes in each.rules.items():
+            yield f"  rule {rule}: " + ", ".join(f"{events:,} {outcome}" for outcome, events in outcomes.items())
 
 
 def _doubts(found: Verification, rows: PeriodRows) -> Iterator[Doubt]:

@@ -14,6 +14,7 @@ from fogline.amqp.client import AmqpClient
 from fogline.amqp.login_check import try_login
 from fogline.errors import Misconfigured
 from fogline.gateway.hello import PRODUCT
+from fogline.gateway.ledger import RuleOutcome
 from fogline.message import Property
 from fogline.process.checkup import (
     Check,
@@ -177,6 +178,17 @@ def _outbox(settings: EdgeSettings) -> Iterator[Finding]:
     ):
         if status[name]:
             yield Finding(Grade.WARN, "outbox", f"{status[name]:,} events {name}", remedy)
+    for rule, outcomes in status["rules"].items():
+        yield _rule(rule, outcomes)
+
+
+def _rule(rule: str, outcomes: dict[str, int]) -> Finding:
+    """Return what a rule did with events so far."""
+    text = f"rule {rule}: " + ", ".join(f"{events:,} {outcome}" for outcome, events in sorted(outcomes.items()))
+    if doubtful := outcomes.keys() & {RuleOutcome.UNIDENTIFIED, RuleOutcome.CONFLICT}:
+        remedy = f"docs/rules.md says what {' and '.join(sorted(doubtful))} means"
+        return Finding(Grade.WARN, "rules", text, remedy)
+    return Finding(Grade.OK, "rules", text)
 
 
 def _integrity(path: Path) -> Finding:

@@ -50,4 +50,7 @@ def _read_outbox(folder: Path) -> Iterator[Sample]:
             yield Sample(f"fogline_outbox_{name.removesuffix('_events')}_total", totals[name, lane], (lane.value,))
         yield Sample("fogline_outbox_backlog", totals["backlog", lane], (lane.value,))
         yield Sample("fogline_outbox_oldest_seconds", oldest.get(lane, 0.0), (lane.value,))
+    for rule, outcomes in status["rules"].items():
+        for outcome, events in outcomes.items():
+            yield Sample("fogline_outbox_rule_events_total", events, (rule, outcome))
     yield Sample("fogline_outbox_file_bytes", status["bytes"])

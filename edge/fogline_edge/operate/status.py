@@ -12,6 +12,7 @@ import msgspec
 from fogline.errors import Misconfigured, Poison
 from fogline.events.codec import decode_event
 from fogline.events.event import Lane, parse_rfc3339
+from fogline.gateway.ledger import total_by_rule
 from fogline_edge.adapters.ble.state import STATE_KEY, decode_state
 from fogline_edge.machine.health import free_bytes
 from fogline_edge.machine.run_record import read_run
@@ -19,11 +20,12 @@ from fogline_edge.outbox.file.copy_file import read_copy
 from fogline_edge.outbox.file.data_folder import FILE
 from fogline_edge.outbox.file.full_record import read_full, state_of
 from fogline_edge.outbox.rows.stored_body import unpack_body
+from fogline_edge.outbox.rows.streams import decode_rules
 
 _STREAMS = """
 SELECT stream, lane, open, head + unsaved AS head, settled, head + unsaved - settled AS backlog,
        acknowledged + unsaved AS acknowledged, stored + unsaved AS stored, duplicate, dead, sent, settled_events, quarantined,
-       filtered, dropped, reason
+       filtered, dropped, rules, reason
 FROM (SELECT *, ifnull((SELECT max(place) FROM event WHERE place > (number << 40) + head AND place < (number + 1) << 40)
                        - (number << 40) - head, 0) AS unsaved FROM stream)
 ORDER BY number
@@ -58,7 +60,7 @@ def read_status(folder: Path) -> dict[str, Any]:
     Raises `Misconfigured`.
     """
     with _open_read_only(folder) as connection:
-        streams = [dict(row) for row in connection.execute(_STREAMS)]
+        streams = [{**dict(row), "rules": decode_rules(row["rules"])} for row in connection.execute(_STREAMS)]
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         (free_pages,) = connection.execute("PRAGMA freelist_count").fetchone()
         (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
@@ -70,6 +72,7 @@ def read_status(folder: Path) -> dict[str, Any]:
         "bytes": pages * page_bytes,
         "used_bytes": (pages - free_pages) * page_bytes,
         **totals,
+        "rules": total_by_rule(stream["rules"] for stream in streams),
         "run": msgspec.to_builtins(read_run(folder)),
         "full": _full(folder),
         "copy": msgspec.to_builtins(read_copy(folder)),

@@ -3,6 +3,9 @@
 A *statement* is a gateway's event with the counts of its stream before it. One with sequence n has `stored == n - 1`.
 """
 
+from collections.abc import Iterable
+from enum import StrEnum
+
 import msgspec
 
 from fogline.documents.json_document import read_document
@@ -10,7 +13,26 @@ from fogline.documents.json_document import read_document
 STATEMENT_CONTENT_TYPE = "application/vnd.fogline-ledger+json"
 
 
-class Counts(msgspec.Struct, kw_only=True):
+class RuleOutcome(StrEnum):
+    """What a rule of the gateway's settings did with an event."""
+
+    IDENTIFIED = "identified"
+    """The event has an id from the fields that the rule names."""
+    UNIDENTIFIED = "unidentified"
+    """The event lacks a field of the rule, and was stored without an identity."""
+    DUPLICATE = "duplicate"
+    """The event was recognised by its identity, and was not stored again."""
+    MARKED = "marked"
+    """The event was recognised by its identity, and was stored again with the id of the first one."""
+    CONFLICT = "conflict"
+    """The event has the key of another event and another content: both are stored."""
+
+
+RuleCounts = dict[str, dict[str, int]]
+"""Numbers of events, by the rule's name and its `RuleOutcome`."""
+
+
+class Counts(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Counts of one stream since it was opened; `fogline.process.monitoring.metrics` has their meanings."""
 
     acknowledged: int = 0  # with retransmissions
@@ -22,6 +44,7 @@ class Counts(msgspec.Struct, kw_only=True):
     quarantined: int = 0
     filtered: int = 0  # counted in memory: the gateway's death may lose those since the last event
     dropped: int = 0  # an upper limit: gap records name those that did not land
+    rules: RuleCounts = msgspec.field(default_factory=dict)
 
 
 class Statement(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -36,6 +59,22 @@ class Statement(msgspec.Struct, frozen=True, omit_defaults=True):
     counts: Counts
     closed: bool = False
     heads: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+def count_rule(counts: RuleCounts, rule: str, outcome: str, events: int = 1) -> None:
+    """Count events with which a rule did something."""
+    outcomes = counts.setdefault(rule, {})
+    outcomes[str(outcome)] = outcomes.get(outcome, 0) + events
+
+
+def total_by_rule(streams: Iterable[RuleCounts]) -> RuleCounts:
+    """Return the sums of some streams, in the order of the rules' names."""
+    total: RuleCounts = {}
+    for stream in streams:
+        for rule, outcomes in stream.items():
+            for outcome, events in outcomes.items():
+                count_rule(total, rule, outcome, events)
+    return dict(sorted(total.items()))
 
 
 def encode_statement(statement: Statement) -> bytes:

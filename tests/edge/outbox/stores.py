@@ -1,6 +1,7 @@
 """A real store on a real file without the writer's thread: it commits, saves and rolls back as the gateway does."""
 
 import contextlib
+import copy
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -115,7 +116,7 @@ def copy_file(path: Path, folder: Path) -> Path:
 
 
 def _copy(counts: Counts) -> Counts:
-    return Counts(**{name: getattr(counts, name) for name in counts.__struct_fields__})
+    return copy.deepcopy(counts)
 
 
 def _ignore(_: Receipt) -> None:

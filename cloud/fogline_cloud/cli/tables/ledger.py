@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fogline.gateway.ledger import RuleCounts, total_by_rule
 from fogline.process.console.listing import utc
 from fogline.process.console.terminal import escaped, show
 from fogline_cloud.cli.common import add_command, add_group, device_argument
@@ -116,6 +117,7 @@ def as_json(streams: list[StreamEvidence], findings: list[LedgerFinding]) -> dic
                 "dropped": each.statement.dropped if each.statement else None,
                 "acknowledged": each.statement.acknowledged if each.statement else None,
                 "refused": {"edge": each.statement.duplicate if each.statement else None, "bridge": each.bridge_duplicate},
+                "rules": each.statement.rules if each.statement else {},
             }
             for each in streams
         ],
@@ -174,6 +176,8 @@ def show_streams(gathered: GatheredEvidence, streams: list[StreamEvidence], find
             *("-" if count is None else f"{count:,}" for count in counts),
         )
     console.print(table)
+    for line in _rules_as_text(streams):
+        console.print(_plain(line), highlight=False, soft_wrap=True)
     for each in streams:
         for loss in each.losses[:MOST_LOSSES]:
             span = shown([(loss.first, loss.last)])
@@ -186,6 +190,19 @@ def show_streams(gathered: GatheredEvidence, streams: list[StreamEvidence], find
     for line in _read_as_text(gathered):
         console.print(escaped(line), highlight=False, markup=False, soft_wrap=True)
     console.print("the ledger balances" if not findings else f"the ledger does not balance: {len(findings)} findings")
+
+
+def _rules_as_text(streams: list[StreamEvidence]) -> list[str]:
+    """Return a line for each rule of each gateway: what it did with events, as far as the gateway's statements tell."""
+    by_gateway: dict[str, list[RuleCounts]] = {}
+    for each in streams:
+        if each.statement is not None:
+            by_gateway.setdefault(each.gateway, []).append(each.statement.rules)
+    return [
+        f"rule {rule} of gateway {gateway}: " + ", ".join(f"{events:,} {outcome}" for outcome, events in outcomes.items())
+        for gateway, counted in by_gateway.items()
+        for rule, outcomes in total_by_rule(counted).items()
+    ]
 
 
 def _plain(text: str) -> str:

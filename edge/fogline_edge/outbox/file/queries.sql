@@ -2,7 +2,7 @@
 
 -- name: streams
 SELECT number, stream, lane, open, head, settled, settled_commit_id, dropped_upto,
-       acknowledged, stored, duplicate, dead, sent, settled_events, quarantined, filtered, dropped
+       acknowledged, stored, duplicate, dead, sent, settled_events, quarantined, filtered, dropped, rules
 FROM stream ORDER BY number;
 
 -- name: open_stream
@@ -23,7 +23,7 @@ AND NOT EXISTS (SELECT 1 FROM event WHERE place > number << 40 AND place < (numb
 
 -- name: save_stream
 UPDATE stream SET head = ?, settled = ?, settled_commit_id = ?, dropped_upto = ?, acknowledged = ?, stored = ?,
-                  duplicate = ?, dead = ?, sent = ?, settled_events = ?, quarantined = ?, filtered = ?, dropped = ?
+                  duplicate = ?, dead = ?, sent = ?, settled_events = ?, quarantined = ?, filtered = ?, dropped = ?, rules = ?
 WHERE number = ?;
 
 -- name: sizes

@@ -17,7 +17,8 @@ CREATE TABLE stream (
     reason TEXT,
     dropped_upto INTEGER NOT NULL DEFAULT 0,
     filtered INTEGER NOT NULL DEFAULT 0,
-    dropped INTEGER NOT NULL DEFAULT 0
+    dropped INTEGER NOT NULL DEFAULT 0,
+    rules TEXT NOT NULL DEFAULT '{}'
 );
 CREATE TABLE event (
     place INTEGER PRIMARY KEY,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fogline.events.event import Lane
-from fogline.gateway.ledger import Counts
+from fogline.gateway.ledger import Counts, RuleCounts, RuleOutcome, count_rule
 from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.rows.stored_body import pack_body
 
@@ -44,6 +44,8 @@ SEQUENCE_BITS = 40
 SEQUENCE_MASK = (1 << SEQUENCE_BITS) - 1
 _COUNTS = ("acknowledged", "stored", "duplicate", "dead", "sent", "settled", "quarantined", "filtered", "dropped")
 _saved_counts = attrgetter(*_COUNTS)
+decode_rules = msgspec.json.Decoder(RuleCounts).decode
+"""Returns the counts by rule of a stream's row. Raises `msgspec.MsgspecError`."""
 
 
 def event_place(number: int, sequence: int) -> int:
@@ -106,7 +108,7 @@ class Stream:
     tail: deque[EventRecord] = field(default_factory=deque)
     tail_bytes: int = 0
 
-    def saved(self) -> tuple[int | bytes, ...]:
+    def saved(self) -> tuple[int | bytes | str, ...]:
         """Return the values of the stream's row, which are those as of `purged`."""
         counts = msgspec.structs.replace(
             self.counts,
@@ -114,7 +116,8 @@ class Stream:
             dropped=self.counts.dropped + self.undropped,
         )
         dropped_upto = self.dropped.upto or self.unpurged_gap
-        return (self.head, self.purged, self.purged_commit_id, dropped_upto, *_saved_counts(counts), self.number)
+        rules = msgspec.json.encode(counts.rules).decode() if counts.rules else "{}"
+        return (self.head, self.purged, self.purged_commit_id, dropped_upto, *_saved_counts(counts), rules, self.number)
 
     def take_unwritten(self) -> tuple[list[EventRecord], list[EventRow]]:
         """Return the events of the open transaction, and their rows."""
@@ -186,9 +189,9 @@ class Streams:
 
     def _load(self, row: Sequence[Any], in_flight: int) -> None:
         """Add a stream of the file. Rows above its saved head are plain events: each counts as acknowledged and stored."""
-        number, name, lane, is_open, head, purged, purged_commit_id, upto, *counts = row
+        number, name, lane, is_open, head, purged, purged_commit_id, upto, *counts, rules = row
         known = Stream(number, name, Lane(lane), bool(is_open), head, purged, purged_commit_id, settled=purged)
-        known.counts = Counts(**dict(zip(_COUNTS, counts, strict=True)))
+        known.counts = Counts(**dict(zip(_COUNTS, counts, strict=True)), rules=decode_rules(rules))
         last = self._connection.execute(SQL["last_event"], (event_place(number, head), event_place(number + 1, 0))).fetchone()
         if last is not None:
             known.head = last[0] & SEQUENCE_MASK
@@ -240,6 +243,11 @@ class Streams:
         """Note a change of a stream that its rows do not tell: it is saved with the open transaction."""
         self._changed[stream.stream] = stream
         self._unsaved_rows += SAVED_ROWS
+
+    def count_rule(self, stream: Stream, rule: str, outcome: RuleOutcome) -> None:
+        """Count an event by a rule. The count is saved with the open transaction."""
+        count_rule(stream.counts.rules, rule, outcome)
+        self.changed(stream)
 
     @property
     def due(self) -> bool:

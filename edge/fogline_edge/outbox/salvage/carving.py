@@ -15,7 +15,7 @@ from fogline.events.event import Lane
 from fogline_edge.outbox.file.pages import PAGE_BYTES, Cell, UnreadableError, Value, cell, cells, children, read_log
 from fogline_edge.outbox.memory.resend_memory import ENTRY
 from fogline_edge.outbox.rows.memory_entry import MemoryEntry
-from fogline_edge.outbox.rows.streams import SEQUENCE_BITS, SEQUENCE_MASK
+from fogline_edge.outbox.rows.streams import SEQUENCE_BITS, SEQUENCE_MASK, decode_rules
 
 MAX_LOG_BYTES = 256 * 1024 * 1024
 """The most of a log that is read."""
@@ -186,7 +186,7 @@ def table_of(row: Cell) -> str | None:
             return _pair(values, rowid)
         case 6:
             table, sound = "quarantine", rowid > 0 and _are(values, int, int, str, str, bytes, str) and _is_place(values[:2])
-        case 18:
+        case 19:
             table, sound = "stream", rowid > 0 and _is_stream(values)
         case 17:
             table, sound = "command", rowid > 0 and _is_command(values)
@@ -223,7 +223,7 @@ def _is_place(values: Sequence[Value]) -> bool:
 
 def _is_stream(values: tuple[Value, ...]) -> bool:
     _, name, lane, is_open, head, settled, settled_commit_id, *counts = values
-    reason, *counts_since = counts[7:]
+    reason, *counts_since, rules = counts[7:]
     return (
         _are((name, lane, head, settled, settled_commit_id, reason), str, str, int, int, bytes, str)
         and _NAME.fullmatch(str(name)) is not None
@@ -231,7 +231,15 @@ def _is_stream(values: tuple[Value, ...]) -> bool:
         and is_open in (0, 1)
         and all(isinstance(each, int) and 0 <= each < 1 << 53 for each in (head, settled, *counts[:7], *counts_since))
         and settled <= head  # type: ignore[operator]
+        and _is_rules(rules)
     )
+
+
+def _is_rules(value: Value) -> bool:
+    try:
+        return isinstance(value, str) and decode_rules(value) is not None
+    except msgspec.MsgspecError:
+        return False
 
 
 def _is_command(values: tuple[Value, ...]) -> bool:

@@ -100,6 +100,9 @@ _MEANINGS = {  # Meaning by name, for each part of a process and each type. A pa
         "oldest_seconds": "age of the oldest event that is not yet settled",
     },
     ("outbox", _GAUGE): {"file_bytes": "size of the outbox file, in bytes"},
+    ("outbox", _COUNTER): {
+        "rule_events rule outcome": "events with which a rule of the settings did something (docs/rules.md has the outcomes)",
+    },
     ("uplink", _GAUGE): {"connected": "1 while a bridge serves this gateway, else 0"},
     ("uplink", _COUNTER): {"connections": "connections on which a bridge answered hello"},
     ("uplink", _HISTOGRAM): {"settlement_seconds": "time from sending a batch to its settlement"},
