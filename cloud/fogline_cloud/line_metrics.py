@@ -41,6 +41,7 @@ class ListedGateway(msgspec.Struct, kw_only=True):
     version: str | None = None
     backlog: int | None = None
     certificate_end_s: float | None = None
+    clock_right: bool | None = None
 
 
 def read_metrics(address: str | None, key: str) -> LineMetrics:
@@ -95,6 +96,8 @@ def _of_bridge(metrics: LineMetrics) -> dict[str, ListedGateway]:
         gateway.backlog = (gateway.backlog or 0) + int(value)
     for gateway, _, value in each("certificate_end_timestamp_seconds"):
         gateway.certificate_end_s = value
+    for gateway, _, value in each("clock_synchronized"):
+        gateway.clock_right = bool(value)
     return found
 
 

@@ -14,11 +14,13 @@ from fogline_cloud.console.live_pages import LivePages
 from fogline_cloud.console.one_thread import OneThread
 from fogline_cloud.console.pages.audit_page import AuditPage
 from fogline_cloud.console.pages.command_pages import CommandPages
+from fogline_cloud.console.pages.coverage_page import CoveragePage
 from fogline_cloud.console.pages.device_commands import DeviceCommands
 from fogline_cloud.console.pages.device_page import DevicePage
 from fogline_cloud.console.pages.device_rows import DeviceRows
 from fogline_cloud.console.pages.fleet_page import FleetPage
 from fogline_cloud.console.pages.flow_page import FlowPage
+from fogline_cloud.console.pages.gateways_page import GatewaysPage
 from fogline_cloud.console.pages.line_page import LinePage
 from fogline_cloud.console.proof.proof_desk import ProofDesk
 from fogline_cloud.console.proof.proof_page import ADDRESS as PROOF
@@ -31,7 +33,9 @@ from fogline_cloud.settings import CloudSettings
 Handler = Callable[[Request, Viewer], Awaitable[Response]]
 ENTRIES = (
     Entry(f"{ROOT}/line", "Line", oversight=True),
+    Entry(f"{ROOT}/gateways", "Gateways", oversight=True),
     Entry(f"{ROOT}/devices", "Devices"),
+    Entry(f"{ROOT}/coverage", "Coverage", oversight=True),
     Entry(f"{ROOT}/commands", "Commands"),
     Entry(PROOF, "Proof"),
     Entry(f"{ROOT}/flow", "Flow", oversight=True),
@@ -50,11 +54,13 @@ class Console:
         commands = DeviceCommands(context, {} if settings.devices.types is None else read_types(settings.devices.types))
         self._fleet = FleetPage(context, self._rendering)
         tables, kafka, bridge = OneThread("the tables"), OneThread("Kafka"), OneThread("the bridge")
-        self._device = DevicePage(context, self._rendering, DeviceRows(settings, tables), commands)
-        self._audit = AuditPage(settings, context, self._rendering, kafka)
-        self._flow = FlowPage(settings, context, self._rendering, tables)
+        self._coverage = CoveragePage(settings, context, self._rendering, tables)
+        self._gateways = GatewaysPage(settings, context, self._rendering, bridge)
         live, desk = LivePages(), ProofDesk(settings)
         context.closing.append(desk.close)
+        self._device = DevicePage(context, self._rendering, DeviceRows(settings, tables), commands, desk)
+        self._audit = AuditPage(settings, context, self._rendering, kafka)
+        self._flow = FlowPage(settings, context, self._rendering, tables)
         self._commands = CommandPages(context, self._rendering, self.guard, commands, live)
         self._proof = ProofPage(context, self._rendering, self.guard, desk, live)
         self._line = LinePage(settings, context, self._rendering, live, (kafka, tables, bridge))
@@ -70,6 +76,10 @@ class Console:
             Route(ROUTE, self._open(serve_file), methods=["GET"]),
             Route(f"{ROOT}/line", self._guarded(self._line.show), methods=["GET"]),
             Route(f"{PARTS}/line", self._guarded(self._line.renew), methods=["GET"]),
+            Route(f"{ROOT}/gateways", self._guarded(self._gateways.show), methods=["GET"]),
+            Route(f"{ROOT}/gateways.csv", self._guarded(self._gateways.csv), methods=["GET"]),
+            Route(f"{ROOT}/coverage", self._guarded(self._coverage.show), methods=["GET"]),
+            Route(f"{ROOT}/coverage.csv", self._guarded(self._coverage.csv), methods=["GET"]),
             Route(f"{ROOT}/devices", self._guarded(fleet.listing), methods=["GET"]),
             Route(f"{ROOT}/devices.csv", self._guarded(fleet.csv), methods=["GET"]),
             Route(f"{ROOT}/devices/{{device}}", self._guarded(device.show), methods=["GET"]),

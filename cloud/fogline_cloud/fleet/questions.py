@@ -5,7 +5,7 @@ An answer is a list of rows: values by the name of their column, in the order in
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -65,10 +65,11 @@ def of_devices(rows: pa.Table, tenant: str) -> pa.Table:
     return rows.filter(pc.and_(own, rows.column("device").is_valid()))
 
 
-def coverage(rows: pa.Table, registry: Registry, by: Sequence[str]) -> Answer:
+def coverage(rows: pa.Table, registry: Registry, by: Sequence[str], today: date | None = None) -> Answer:
     """Return how many devices were heard, and how many of those in the registry. `by`: DAY and OF_DEVICE.
 
-    `heard` counts other devices too, `share` does not. If `by` is only the day, the last row is the whole time.
+    `heard` counts other devices too, `share` does not. If `by` is only the day, the last row is the whole time. By day, each
+    group of the registry has a row for each day from the first on which a device was heard to the last, or to `today`.
     """
     members = _members(rows, registry)
     keys = [each for each in by if each != DAY]
@@ -86,8 +87,12 @@ def coverage(rows: pa.Table, registry: Registry, by: Sequence[str]) -> Answer:
         key = groups[device] if day is None else (day, *groups[device])
         heard.setdefault(key, set()).add(device)
         events[key] += count
+    if DAY in by and heard:
+        for day in _days({key[0] for key in heard}, today):
+            for group in registered:
+                heard.setdefault((day, *group), set())
     answer = []
-    for key in sorted(heard, key=str):
+    for key in sorted(heard, key=lambda key: tuple(map(str, key))):
         of_group = registered.get(key[1:] if DAY in by else key, set())
         names = dict(zip([DAY, *keys] if DAY in by else keys, map(_text, key), strict=True))
         answer.append({name: names[name] for name in by} | _covered(heard[key], of_group, events[key]))
@@ -95,6 +100,11 @@ def coverage(rows: pa.Table, registry: Registry, by: Sequence[str]) -> Answer:
         every = _covered({*pc.unique(rows.column("device")).to_pylist()}, {*registry}, sum(events.values()))
         answer.append({DAY: "all"} | every)
     return answer
+
+
+def _days(known: set[date], today: date | None) -> list[date]:
+    first, last = min(known), max({*known, *([today] if today else [])})
+    return [first + timedelta(days=number) for number in range((last - first).days + 1)]
 
 
 def _covered(heard: set[str], registered: set[str], events: int) -> dict[str, Any]:

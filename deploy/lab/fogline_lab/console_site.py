@@ -62,7 +62,7 @@ class ConsoleSite:
         files = site.files(Role.BRIDGE, "api")
         self.line.cloud = replace(
             self.line.cloud,
-            bridge=replace(self.line.cloud.bridge, access=str(self.access)),
+            bridge=replace(self.line.cloud.bridge, access=str(self.access), metrics="127.0.0.1:0"),
             operator=OperatorSettings(tls=TlsSettings(ca=str(site.ca.path / AUTHORITY))),
             api=ApiSettings(listen="127.0.0.1:0", tls=ApiTlsSettings(certificate=str(files.certificate), key=str(files.key))),
         )
@@ -101,14 +101,15 @@ class ConsoleSite:
 
     async def _run(self) -> None:
         async with AsyncExitStack() as stack:
-            _, outbox, downlink = await stack.enter_async_context(commandable(self.line))
+            bridge, outbox, downlink = await stack.enter_async_context(commandable(self.line))
             self.device = CommandDevice(downlink)
             downlink.reachable(self.device.name, self.device)
             for device in ("lamp-2", "door-1"):
                 await self.line.put(outbox, 2, device=device)
             await self.line.drained(outbox)
             operator = replace(self.line.cloud.operator, bridge=f"127.0.0.1:{self.line.port}")
-            self.api = Api(replace(self.line.cloud, operator=operator), console_routes)
+            own = replace(self.line.cloud.bridge, metrics=bridge.metrics_address)
+            self.api = Api(replace(self.line.cloud, operator=operator, bridge=own), console_routes)
             stack.push_async_callback(self.api.close)
             host, port = await self.api.start()
             await until(lambda: self.api.context.tail_loaded, "the API does not read Kafka")

@@ -11,6 +11,7 @@ import httpx
 import msgspec
 
 from fogline.commands.command import CommandState
+from fogline.events.gap import Gap, GapReason, encode_gap
 from fogline.process.kernel_clock import wall_clock_ms
 from fogline_cloud.api.context import ApiContext
 from fogline_cloud.commands.record import CommandRecord
@@ -63,6 +64,10 @@ FORGED = {
     "audit as CSV": ("GET", "/console/audit.csv", {}),
     "flow": ("GET", "/console/flow", {}),
     "line": ("GET", "/console/line", {}),
+    "gateways": ("GET", "/console/gateways", {}),
+    "gateways as CSV": ("GET", "/console/gateways.csv", {}),
+    "coverage": ("GET", "/console/coverage", {}),
+    "coverage as CSV": ("GET", "/console/coverage.csv", {}),
 }
 """Requests that a browser may make, whether the page offers them or not. `{id}`: a command `switch` that waits for lamp-2.
 
@@ -131,10 +136,11 @@ def fill_tables(folder: Path) -> None:
     texts = {"device": DEVICE, "metric": HOSTILE, "unit": HOSTILE, "text": LONG, "value": None}
     readings.append(1, today, lambda _: texts)
     dead = {"outcome": "dead", "reason": HOSTILE, "detail": LONG, "parser": HOSTILE, "data": LONG.encode()}
-    dead |= {"subject": HOSTILE, "content_type": HOSTILE, "size_bytes": len(LONG), "device": DEVICE}
+    dead |= {"tenant": None, "subject": HOSTILE, "content_type": HOSTILE, "size_bytes": len(LONG), "device": DEVICE}
     events = open_table(folder, "events")
     events.append(3, today, lambda _: dead)
     gap = {"outcome": "gap", "device": None, "id": None, "reason": HOSTILE, "detail": LONG, "tenant": None, "first_sequence": 4}
+    gap |= {"gateway": "gw-1"}
     events.append(1, today, lambda _: {**gap, "recordedtime": datetime.now(UTC) - timedelta(hours=2)})
 
 
@@ -210,3 +216,10 @@ def show_plain(site: ConsoleSite) -> None:
     usual = {"device": PLAIN, "lane": "telemetry", "subject": "telemetry", "content_type": "application/json", "ingested": now}
     events = open_table(site.tables, "events")
     events.append(len(bodies), now.date(), lambda n: {**usual, "recordedtime": now, **bodies[n - events.count]})
+    yesterday = now.date() - timedelta(days=1)
+    heard = {"tenant": None, "parser": "json", "parse_us": 900}
+    events.append(4, yesterday, lambda n: {**heard, "device": f"meter-{n - events.count + 1}"})
+    body = encode_gap(Gap(GapReason.EXPIRED, 7, 7, "expired 5 s before it was sent", "id-7", PLAIN))
+    gap = {"outcome": "gap", "reason": "expired", "detail": "expired 5 s before it was sent", "data": body, "lane": "telemetry"}
+    gap |= {"gateway": "gw-2", "first_sequence": 7, "sequence": 7, "ingested": now, "recordedtime": now}
+    events.append(1, now.date(), lambda _: gap)

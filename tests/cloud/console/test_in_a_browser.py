@@ -20,6 +20,7 @@ from cloud.console.console_pages import (
     MAY,
     OUTLINE,
     PICTURES,
+    PLAIN,
     REFUSED,
     USERS,
     addresses,
@@ -33,7 +34,7 @@ from fogline_lab.console_site import ConsoleSite
 from fogline_lab.credentials.authority_folder import PASSWORD
 from rules.source import ROOT
 
-IDENTIFIERS_ONLY = {"/console", "/console/line", "/console/parts/line"}
+IDENTIFIERS_ONLY = {"/console", "/console/line", "/console/parts/line", "/console/gateways"}
 """Pages that show nothing but numbers, and names that are checked at every border."""
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -83,7 +84,7 @@ def test_what_a_user_may_not_do_is_not_offered_and_refused_when_forged(site, use
     assert (DEVICE in client.get("/console/devices").text) == (f"see {DEVICE}" in MAY[user])
     assert ("Cancel this command" in client.get(command).text) == ("cancel" in MAY[user])
     assert ("Approve this command" in client.get(proposed).text) == ("approve" in MAY[user])
-    for page in ("audit", "flow", "line"):
+    for page in ("audit", "flow", "line", "gateways", "coverage"):
         assert (f"/console/{page}" in offered) == (page in MAY[user])
     statuses = {}
     for what, (method, path, fields) in FORGED.items():
@@ -263,6 +264,50 @@ def test_a_plot_is_drawn_from_the_table(window):
     page.goto(f"/console/devices/{DEVICE}?metric=temperature&span=7d")
     page.locator("figure canvas").wait_for()
     assert page.get_by_role("row", name="temperature").first.inner_text().startswith("temperature\t24.75\tCel")
+    assert window.faults == []
+
+
+def test_coverage_says_how_many_devices_of_a_type_were_heard_yesterday(window):
+    page = window.page
+    page.goto("/console/coverage?type=meter")
+    item = page.get_by_role("listitem").filter(has_text="type meter")
+    assert "Of 6 devices of type meter, 4 were heard." in item.inner_text()
+    with page.expect_download() as handed:
+        page.get_by_role("link", name="All of them, as CSV").click()
+    yesterday = (datetime.now(UTC).date() - timedelta(days=1)).isoformat()
+    assert f"{yesterday},meter,6,4,0.6667,4" in handed.value.path().read_text("utf-8").splitlines()
+    item.get_by_role("link").click()
+    assert [each.inner_text() for each in page.locator("tbody th").all()] == ["meter-6"]
+    assert window.faults == []
+
+
+def test_gateways_are_listed_with_their_connection_and_their_devices(window):
+    page = window.page
+    page.goto("/console/gateways")
+    row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="gw-1"))
+    assert "connected" in row.inner_text()
+    page.get_by_label("Which").select_option("not connected")
+    page.get_by_role("button", name="Search").click()
+    assert page.get_by_role("rowheader", name="gw-1").count() == 0
+    page.goto("/console/gateways?name=gw-1")
+    page.get_by_role("row").nth(1).get_by_role("link").click()
+    page.wait_for_url("**/console/devices?gateway=gw-1")
+    assert page.get_by_role("link", name="lamp-2").count() == 1
+    assert window.faults == []
+
+
+def test_gap_of_a_device_is_explained_and_the_ledger_says_what_it_knows(window):
+    page = window.page
+    page.goto(f"/console/devices/{PLAIN}")
+    row = page.get_by_role("region", name="Gaps of its gateways").get_by_role("row", name="gw-2")
+    assert "expired: the event's message expiry passed while it waited" in row.inner_text()
+    assert "expired 5 s before it was sent" in row.inner_text()
+    assert "this one" in row.inner_text()
+    assert "You have not asked it about this device." in page.inner_text("main")
+    page.get_by_role("button", name="Prove that yesterday is complete").click()
+    page.locator("#proof", has_text="COMPLETE").wait_for(timeout=60_000)
+    page.goto(f"/console/devices/{PLAIN}")
+    assert re.search(r"COMPLETE: .*, on \d{4}-\d\d-\d\d \(UTC\)", page.inner_text("main"))
     assert window.faults == []
 
 

@@ -61,14 +61,24 @@ def test_coverage_of_a_type_has_the_devices_that_were_never_heard(rows):
     ]
 
 
-def test_coverage_by_day_and_type(rows):
-    found = questions.coverage(rows, REGISTRY, ("type", "day"))
+def test_coverage_by_day_and_type_has_a_row_for_a_type_and_a_day_of_which_nothing_was_heard(rows):
+    found = questions.coverage(rows, REGISTRY, ("type", "day"), TUESDAY + timedelta(days=1))
     assert [(each["day"], each["type"], each["heard"]) for each in found] == [
         ("2026-01-05", "lamp", 2),
+        ("2026-01-05", "meter", 0),
         ("2026-01-06", None, 1),
         ("2026-01-06", "lamp", 1),
         ("2026-01-06", "meter", 1),
+        ("2026-01-07", "lamp", 0),
+        ("2026-01-07", "meter", 0),
     ]
+
+
+def test_days_of_coverage_are_in_their_order(rows):
+    found = questions.coverage(rows, REGISTRY, ("day", "gateway"), date(2026, 1, 12))
+    days = [each["day"] for each in found]
+    assert days == sorted(days)
+    assert len({*days}) == 8
 
 
 def test_a_device_that_was_never_heard_is_silent_since_it_was_registered(rows):

@@ -77,7 +77,7 @@ def run_coverage(arguments: argparse.Namespace) -> int:
     from fogline_cloud.fleet import questions  # noqa: PLC0415 - a bridge needs no Arrow
 
     rows, registry = _read(arguments, "coverage")
-    return _show(arguments, questions.coverage(rows, registry, arguments.by))
+    return _show(arguments, questions.coverage(rows, registry, arguments.by, datetime.now(UTC).date()))
 
 
 def run_silent(arguments: argparse.Namespace) -> int:

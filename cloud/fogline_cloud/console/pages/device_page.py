@@ -1,5 +1,6 @@
-"""The page of one device: what it is, its latest readings with a plot, its events with their bytes, and its commands."""
+"""The page of one device: what it is, its latest readings with a plot, its events with their bytes, gaps, and commands."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -18,6 +19,8 @@ from fogline_cloud.api.problems import Problem
 from fogline_cloud.console.guard import Viewer
 from fogline_cloud.console.pages.device_commands import DeviceCommands
 from fogline_cloud.console.pages.device_rows import DeviceRows
+from fogline_cloud.console.pages.gap_words import GapRow, gap_row
+from fogline_cloud.console.proof.proof_desk import ProofDesk, ProofOrder
 from fogline_cloud.console.rendering import ROOT, Rendering
 from fogline_cloud.devices.device_facts import all_facts_of
 from fogline_cloud.devices.device_table import DeviceEntry
@@ -31,34 +34,39 @@ SPANS: Final = {
     "30d": ("30 days", timedelta(days=30)),
     "1y": ("1 year", timedelta(days=365)),
 }
+GAP_SPANS: Final = ("1d", "7d", "30d")
+GAPS: Final = 50
 _USUAL: Final = "1d"
 
 
 class DevicePage:
     """The handlers."""
 
-    def __init__(self, context: ApiContext, rendering: Rendering, tables: DeviceRows, commands: DeviceCommands) -> None:
+    def __init__(
+        self, context: ApiContext, rendering: Rendering, tables: DeviceRows, commands: DeviceCommands, desk: ProofDesk
+    ) -> None:
         self._context = context
         self._rendering = rendering
         self._tables = tables
         self._of_device = commands
+        self._desk = desk
         self._commands = CommandRoutes(context)
 
     async def show(self, request: Request, viewer: Viewer) -> Response:
         """Show a device."""
-        requests.allow(request, "metric", "span")
+        requests.allow(request, "metric", "span", "gaps")
         device = self._device(request, viewer)
-        span = request.query_params.get("span", _USUAL)
-        if span not in SPANS:
-            raise Problem(400, f"span={shown(span)}: expected one of {', '.join(SPANS)}")
+        span, gap_span = (_span(request, name, known) for name, known in (("span", SPANS), ("gaps", GAP_SPANS)))
         now = datetime.now(UTC)
         commands, _ = await self._commands.select(viewer.principal, lambda each: each.device == device.name, COMMANDS)
-        readings, events, why = None, None, ""
+        readings, events, gaps, why = None, None, list[GapRow](), ""
         try:
             if self._may_see_readings(viewer, device.name):
                 readings = await self._tables.latest(device.name, now)
             if self._may_see_events(viewer, device.name):
                 events = await self._tables.events(device.name, EVENTS, now)
+                heard_by = [each for each in device.gateways if each]
+                gaps = list(map(gap_row, await self._tables.gaps(heard_by, GAPS, now - SPANS[gap_span][1])))
         except Problem as problem:
             why = str(problem)
         metric = request.query_params.get("metric") or _first_number(readings)
@@ -70,6 +78,11 @@ class DevicePage:
             facts=all_facts_of(device),
             readings=readings,
             events=events,
+            gaps=gaps,
+            gap_span=gap_span,
+            gap_spans={name: SPANS[name][0] for name in GAP_SPANS},
+            proof=self._proof_of(viewer, device.name),
+            yesterday=(now - timedelta(days=1)).date().isoformat(),
             why=why,
             metric=metric,
             span=span,
@@ -87,12 +100,15 @@ class DevicePage:
         name = requests.device_of(request)
         if not self._may_see_readings(viewer, name):
             raise Problem(403, f"you may not see readings of {name}")
-        span = request.query_params.get("span", "")
-        if span not in SPANS:
-            raise Problem(400, f"span={shown(span)}: expected one of {', '.join(SPANS)}")
+        span = _span(request, "span", SPANS)
         end = datetime.now(UTC)
         found = await self._tables.series(name, request.query_params.get("metric", ""), end - SPANS[span][1], end)
         return Response(msgspec.json.encode(found), media_type="application/json")
+
+    def _proof_of(self, viewer: Viewer, device: str) -> ProofOrder | None:
+        """Return what the ledger has answered the viewer about the device last."""
+        order = self._desk.newest(str(viewer.principal))
+        return order if order is not None and order.device == device and self._may_see_events(viewer, device) else None
 
     def _device(self, request: Request, viewer: Viewer) -> DeviceEntry:
         name = requests.device_of(request)
@@ -110,6 +126,14 @@ class DevicePage:
         """Return True for who may receive the events of a device as they are."""
         address = Reports(Lane.TELEMETRY.value, self._context.tenant, device)
         return self._context.policy.may(viewer.principal, Action.RECEIVE, address)
+
+
+def _span(request: Request, name: str, known: Iterable[str]) -> str:
+    """Return a length of time that a parameter names. Raises `Problem` (400)."""
+    span = request.query_params.get(name, _USUAL)
+    if span not in known:
+        raise Problem(400, f"{name}={shown(span)}: expected one of {', '.join(known)}")
+    return span
 
 
 def _first_number(readings: list[dict[str, Any]] | None) -> str:

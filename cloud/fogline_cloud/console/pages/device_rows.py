@@ -4,7 +4,7 @@ What is read is of table versions that are committed. Rows whose `again` is true
 same event first.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -18,6 +18,7 @@ import pyarrow.dataset as pads
 
 from fogline_cloud.console.one_thread import OneThread, within_limit
 from fogline_cloud.flows.tables.files import tables_in
+from fogline_cloud.flows.tables.schema import EventOutcome
 from fogline_cloud.flows.tables.table_log import TableLog
 from fogline_cloud.settings import CloudSettings
 from fogline_cloud.store.options import storage_of
@@ -44,6 +45,10 @@ _EVENT: Final = (
     "size_bytes",
     "data",
     "id",
+)
+_GAP: Final = (
+    *("ingested", "recordedtime", "gateway", "lane", "stream"),
+    *("first_sequence", "sequence", "reason", "detail", "data"),
 )
 _US: Final = 1_000_000
 _WHOLE_ROW: Final = pc.ScalarAggregateOptions(skip_nulls=False)
@@ -77,6 +82,10 @@ class DeviceRows:
     async def events(self, device: str, count: int, now: datetime) -> list[dict[str, Any]]:
         """Return the newest events of a device with their bytes, the newest first."""
         return await self._thread.ask(partial(self._events, device, count, now))
+
+    async def gaps(self, gateways: Sequence[str], count: int, since: datetime) -> list[dict[str, Any]]:
+        """Return the gap records of gateways that are in Kafka since a time, the newest first."""
+        return await self._thread.ask(partial(self._gaps, gateways, count, since))
 
     def _rows(self, table: str) -> pads.Dataset:
         """Return the rows of the newest version. On the thread."""
@@ -138,6 +147,15 @@ class DeviceRows:
             found: list[dict[str, Any]] = rows.sort_by([("ingested", "descending")]).slice(0, count).to_pylist()
             return found
         return []
+
+    def _gaps(self, gateways: Sequence[str], count: int, since: datetime) -> list[dict[str, Any]]:
+        where = (pc.field("day") >= since.astimezone(UTC).date()) & (pc.field("ingested") >= since)
+        where &= (pc.field("outcome") == EventOutcome.GAP.value) & pc.field("gateway").isin(list(gateways))
+        newest: pa.Table | None = None
+        for batch in self._batches(self._rows("events"), list(_GAP), where):
+            found = pa.table(batch) if newest is None else pa.concat_tables([newest, pa.table(batch)])
+            newest = found.sort_by([("ingested", "descending")]).slice(0, count)
+        return [] if newest is None else newest.to_pylist()
 
 
 class Sums:
