@@ -6,6 +6,7 @@
 `downlink`: commands from the bridge to devices
 `event_spans`: spans of traced events
 `gateway`: the composition root
+`listener_settings`: settings of listeners for devices on the network
 `machine`: the machine and the process
 `operate`: the work of who operates a gateway
 `outbox`: the durable queue of events

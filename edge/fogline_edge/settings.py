@@ -13,6 +13,7 @@ from fogline.process.files.settings_file import load_settings
 from fogline.process.files.tls_files import TlsSettings, resolve_tls
 from fogline.tracing.settings import TracingSettings, resolve_tracing
 from fogline_edge.ble_settings import BleSettings
+from fogline_edge.listener_settings import MqttTlsSettings
 from fogline_edge.rule_settings import RuleSettings, names_twice
 from fogline_edge.settings_types import DeviceLane, Identifier, Port, Positive, StrictTable
 
@@ -123,23 +124,6 @@ class TopicSettings(StrictTable, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _check_content_type(self.content_type)
-
-
-class MqttTlsSettings(StrictTable, frozen=True, kw_only=True):
-    """MQTT over TLS, for devices on the network. Each logs in by a certificate of `ca`, or by `users` of `[mqtt]`."""
-
-    host: str = "0.0.0.0"  # noqa: S104 - nobody gets in without a login
-    """Address to listen on; `0.0.0.0`: all."""
-    port: Port = 8883
-    """TCP port; 0: any free one."""
-    certificate: str
-    """File with the certificate of this listener, and those between it and the authority's (PEM)."""
-    key: str
-    """File with the private key of `certificate`. Only its owner may read it (mode 600)."""
-    ca: str | None = None
-    """File with the authorities whose certificates devices may show. The common name is the device. Default: none may."""
-    crl: str | None = None
-    """File with the list of revoked certificates of `ca`. If it is out of date, no device gets in by its certificate."""
 
 
 class MqttSettings(StrictTable, frozen=True, kw_only=True):

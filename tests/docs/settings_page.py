@@ -75,13 +75,18 @@ def rows(kind: type[msgspec.Struct]) -> Iterator[Row]:
 
 
 def field_meanings(kind: type[msgspec.Struct]) -> dict[str, str]:
-    """Return the docstring of each field that has one, on one line."""
-    body = ast.parse(inspect.getsource(kind)).body[0]
-    assert isinstance(body, ast.ClassDef)
+    """Return the docstring of each field that has one, on one line; those of base classes too."""
     found: dict[str, str] = {}
-    for node, following in zip(body.body, [*body.body[1:], None], strict=True):
-        if isinstance(node, ast.AnnAssign) and isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
-            found[ast.unparse(node.target)] = " ".join(str(following.value.value).split()).replace("|", "\\|")
+    for base in reversed(kind.__mro__[: kind.__mro__.index(msgspec.Struct)]):
+        body = ast.parse(inspect.getsource(base)).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for node, following in zip(body.body, [*body.body[1:], None], strict=True):
+            if (
+                isinstance(node, ast.AnnAssign)
+                and isinstance(following, ast.Expr)
+                and isinstance(following.value, ast.Constant)
+            ):
+                found[ast.unparse(node.target)] = " ".join(str(following.value.value).split()).replace("|", "\\|")
     return found
 
 

@@ -9,5 +9,6 @@
 `mqtt_client`: a client of an MQTT broker
 `port`: the interface between adapters and the rest
 `send_limit`: the end of a command's bytes at its deadline
+`sockets`: TCP sockets of devices, and TLS
 `users`: the password file
 """

@@ -23,6 +23,8 @@ class Tls:
         name = None if server else hostname
         self._ssl = context.wrap_bio(self._incoming, self._outgoing, server_side=server, server_hostname=name)
         self.ready = False
+        self.peer_ended = False
+        """The peer has said that nothing follows (close_notify)."""
         self._advance()
 
     def data_to_send(self) -> bytes:
@@ -72,7 +74,10 @@ class Tls:
         try:
             while part := self._ssl.read(_READ_BYTES):
                 parts.append(part)
-        except (ssl.SSLWantReadError, ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            self.peer_ended = True
+        except ssl.SSLZeroReturnError:
+            self.peer_ended = True
+        except (ssl.SSLWantReadError, ssl.SSLEOFError):
             pass
         except ssl.SSLError as error:
             raise TlsError(tls_reason(error)) from None

@@ -8,7 +8,7 @@ import pytest
 from fogline_edge.adapters.mqtt.protocol.packets import Disconnect
 from fogline_edge.adapters.mqtt.protocol.primitives import Reason
 from fogline_edge.adapters.mqtt.protocol.properties import Properties
-from fogline_edge.adapters.mqtt.server.tls_connection import TlsConnection
+from fogline_edge.adapters.sockets.tls_layer import TlsTransport
 from fogline_lab.commands import MemoryCommands
 from fogline_lab.credentials.mqtt_tls_files import MqttTlsFiles
 from fogline_lab.port import MemoryPort
@@ -30,8 +30,8 @@ def objects_of(listener):
     for each in listener._sockets:
         session = each.protocol
         yield from map(weakref.ref, (each, each.reader, each.reader.runner, session, session.inbound, session.downstream))
-        if isinstance(each, TlsConnection):
-            yield from map(weakref.ref, (each._tls, each._encrypting))
+        if isinstance(each._transport, TlsTransport):
+            yield from map(weakref.ref, (each._transport, each._transport._tls))
         if not session._state.epoch:
             yield from map(weakref.ref, (session._state, session._state.outbound))
 

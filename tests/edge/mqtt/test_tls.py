@@ -16,7 +16,8 @@ from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, Reason
 from fogline_edge.adapters.mqtt.protocol.properties import Properties
 from fogline_edge.adapters.mqtt.server.listener import MqttListener
 from fogline_edge.adapters.mqtt.session import puback_delivery
-from fogline_edge.settings import MqttSettings, MqttTlsSettings
+from fogline_edge.listener_settings import MqttTlsSettings
+from fogline_edge.settings import MqttSettings
 from fogline_lab.amqp import within
 from fogline_lab.commands import MemoryCommands, make_command
 from fogline_lab.credentials.mosquitto_passwords import password_file

@@ -7,7 +7,7 @@ from typing import Any
 from fogline.process.files.tls_files import TlsSettings, client_context
 from fogline_cloud.authority.ca_folder import LIST, CaFolder
 from fogline_cloud.authority.certificates import Role, now_utc
-from fogline_edge.settings import MqttTlsSettings
+from fogline_edge.listener_settings import MqttTlsSettings
 from fogline_lab.credentials.authority_folder import HERE, AuthorityFolder
 from fogline_lab.credentials.mosquitto_passwords import password_file
 

@@ -9,16 +9,17 @@ from typing import Protocol
 
 from fogline.address import shown
 from fogline.process.log_throttle import LogThrottle
+from fogline.transport.certificate_names import CertificateNames
 from fogline_edge.adapters.mqtt.hono.intake import ClientKey
 from fogline_edge.adapters.mqtt.protocol.primitives import Reason
 from fogline_edge.adapters.mqtt.server.deadline_timer import DeadlineTimer
 from fogline_edge.adapters.mqtt.server.effect_runner import ListenerContext
 from fogline_edge.adapters.mqtt.server.reader import PacketReader
-from fogline_edge.adapters.mqtt.server.shared_buffer import SharedBufferProtocol
 from fogline_edge.adapters.mqtt.session import client_protocol
 from fogline_edge.adapters.mqtt.session.client_protocol import ClientProtocol
 from fogline_edge.adapters.mqtt.session.effects import ClientAccepted, Close, CloseReason, LastWill, Verify
 from fogline_edge.adapters.send_limit import discard
+from fogline_edge.adapters.sockets.layer import LayeredConnection
 from fogline_edge.adapters.users import UserSecret
 
 _log = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ class ConnectionOwner(ListenerContext, Protocol):
         """Remove the closed socket."""
 
 
-class ClientConnection(SharedBufferProtocol):
+class ClientConnection(LayeredConnection):
     """One client's socket. `ending`: the connection has ended; the socket may linger. `protocol`: its state machine.
 
     `address`: the client's, without the port.
@@ -80,7 +81,7 @@ class ClientConnection(SharedBufferProtocol):
         self._transport = transport
         self.address = (transport.get_extra_info("peername") or [""])[0]
         self.reader = PacketReader(self.protocol, self, transport, self._owner, self.address)
-        self._silence = DeadlineTimer(self._deadline, self._timed_out)
+        self._silence = DeadlineTimer(self.reader.deadline, self._timed_out)
         if not self._owner.joined(self, self.address):
             self.ending = True
             transport.abort()
@@ -119,14 +120,23 @@ class ClientConnection(SharedBufferProtocol):
 
     def resume_writing(self) -> None:
         """Continue: the client reads again."""
+
+        def drained() -> None:
+            if not self.ending and self._abort_timer is None:
+                self.reader.pause(paused=False)
+
         if self._abort_timer is not None and not self.ending:
             self._abort_timer.cancel()
             self._abort_timer = None
-            self._loop.call_soon(self._drained)  # asyncio would end a transport twice that is closed within this call
+            self._loop.call_soon(drained)  # asyncio would end a transport twice that is closed within this call
 
-    def _drained(self) -> None:
-        if not self.ending and self._abort_timer is None:
-            self.reader.pause(paused=False)
+    def secured(self, names: CertificateNames | None) -> None:
+        """See `LayeredConnection.secured`."""
+        self.protocol.certificate = names
+
+    def refuse(self, why: str) -> None:
+        """See `LayeredConnection.refuse`."""
+        self.finish(Close(b"", CloseReason.REFUSED if self.protocol.key is None else CloseReason.MALFORMED, why))
 
     def opened(self, accepted: ClientAccepted) -> None:
         """Register the accepted client."""
@@ -185,10 +195,10 @@ class ClientConnection(SharedBufferProtocol):
         self._owner.ended(self, key, ended.will)
         return True
 
-    def _deadline(self) -> float | None:
-        return self.protocol.deadline(self.reader.last_packet_at, self.reader.unfinished_since)
-
     def _timed_out(self) -> None:
+        if self.handshake:
+            self.finish(Close(b"", CloseReason.TIMED_OUT, f"the {self.handshake} handshake did not end in time"))
+            return
         awaited = "packet" if self.protocol.key is not None else "CONNECT"
         self.disconnect(Reason.KEEP_ALIVE_TIMEOUT, CloseReason.TIMED_OUT, f"the client sent no {awaited} in time")
 

@@ -1,9 +1,6 @@
 """Performs the effects of one connection. While an effect cannot be performed, the connection is not read."""
 
 import asyncio
-import fcntl
-import socket
-import termios
 from collections.abc import Callable, Sequence
 from enum import IntFlag
 from functools import partial
@@ -32,6 +29,7 @@ from fogline_edge.adapters.mqtt.session.effects import (
 )
 from fogline_edge.adapters.port import Port
 from fogline_edge.adapters.send_limit import SendLimit
+from fogline_edge.adapters.sockets.send_queue import unacknowledged_bytes
 
 _BULKY_BYTES = 1024  # a larger packet is a command: the client may take its time to read it
 
@@ -172,13 +170,8 @@ class EffectRunner:
             self._protocol.ack_order.written(self._loop.time())
 
     def drained(self) -> bool:
-        """Return True if the client's TCP has acknowledged all bytes sent (tcp(7), SIOCOUTQ)."""
-        raw: socket.socket = self._transport.get_extra_info("socket")
-        try:
-            unacknowledged = fcntl.ioctl(raw.fileno(), termios.TIOCOUTQ, bytes(4))
-        except (OSError, ValueError):  # the socket is closed
-            return False
-        return unacknowledged == bytes(4) and not self._transport.get_write_buffer_size()
+        """Return True if the client's TCP has acknowledged all bytes sent."""
+        return unacknowledged_bytes(self._transport) == 0
 
     def execute(self, command: Command) -> None:
         """See `Carrier.execute`."""

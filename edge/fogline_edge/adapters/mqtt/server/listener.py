@@ -4,7 +4,6 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from fogline.address import shown
 from fogline.errors import Misconfigured, SlowDown
@@ -13,7 +12,6 @@ from fogline.process.login_turns import LoginTurns
 from fogline.process.rates import DeviceRates
 from fogline.transport.byte_budget import ByteBudget
 from fogline.transport.unnamed_sockets import UnnamedSockets
-from fogline_edge.adapters.bind_error import cannot_listen
 from fogline_edge.adapters.device_acl import DeviceAcl
 from fogline_edge.adapters.mqtt.counters import MqttCounters
 from fogline_edge.adapters.mqtt.hono.intake import ClientKey, PublishIntake
@@ -23,12 +21,13 @@ from fogline_edge.adapters.mqtt.server.access import ListenerAccess
 from fogline_edge.adapters.mqtt.server.connection import ClientConnection
 from fogline_edge.adapters.mqtt.server.dispatch import Dispatch
 from fogline_edge.adapters.mqtt.server.session_expiry import SessionExpiry
-from fogline_edge.adapters.mqtt.server.tls_connection import TlsConnection
 from fogline_edge.adapters.mqtt.server.wills import DelayedWills
 from fogline_edge.adapters.mqtt.session.client_protocol import ProtocolContext
 from fogline_edge.adapters.mqtt.session.effects import ClientAccepted, CloseReason, LastWill, Verify
 from fogline_edge.adapters.mqtt.session.sessions import Sessions
 from fogline_edge.adapters.port import CommandPort, Port
+from fogline_edge.adapters.sockets.listening import Addresses, ListeningPlace, addresses_of, listen
+from fogline_edge.adapters.sockets.tls_layer import TlsLayer
 from fogline_edge.machine.boot import beacon
 from fogline_edge.settings import LimitSettings, MqttSettings
 
@@ -39,16 +38,6 @@ LOOK_S = 5.0
 """How often the file of users is compared with the logins of the open connections."""
 LINGERING = 100
 """The most sockets that wait for their clients to read the last packet. Beyond that the oldest is closed at once."""
-
-
-class _Place(NamedTuple):
-    """An address to listen on. `name`: in the line that says that the gateway is ready; `table`: of the settings."""
-
-    name: str
-    table: str
-    host: str
-    port: int
-    connection: Callable[[], ClientConnection]
 
 
 class MqttListener:
@@ -103,28 +92,29 @@ class MqttListener:
         if self._settings.users is not None:
             self._look()
         self._session_expiry.restore()
-        for name, table, host, port, connection in self._places(self._access):
-            try:
-                server = await asyncio.get_running_loop().create_server(connection, host, port, backlog=1024)
-            except OSError as error:
-                self._session_expiry.timer.cancel()
-                raise Misconfigured(cannot_listen(error, table, host, port)) from None
-            self._servers[name] = server
-            if name == "mqtt" and not is_loopback(host):
-                _log.warning("mqtt.plain_on_lan: passwords and events cross the network of %s in clear text", host)
-            _log.info("the MQTT listener (%s) accepts connections on %s:%s", name, *self.addresses[name])
+        try:
+            self._servers = await listen(self._places(self._access))
+        except Misconfigured:
+            self._session_expiry.timer.cancel()
+            raise
+        if "mqtt" in self._servers and not is_loopback(self._settings.host):
+            _log.warning("mqtt.plain_on_lan: passwords and events cross the network of %s in clear text", self._settings.host)
+        for name, address in self.addresses.items():
+            _log.info("the MQTT listener (%s) accepts connections on %s:%s", name, *address)
 
-    def _places(self, access: ListenerAccess) -> Iterator[_Place]:
+    def _places(self, access: ListenerAccess) -> Iterator[ListeningPlace]:
         settings, tls = self._settings, self._settings.tls
         if settings.plain_port is not None:
-            yield _Place("mqtt", "mqtt", settings.host, settings.plain_port, lambda: ClientConnection(self))
+            yield ListeningPlace("mqtt", "mqtt", settings.host, settings.plain_port, lambda: ClientConnection(self))
         if tls is not None:
-            yield _Place("mqtts", "mqtt.tls", tls.host, tls.port, lambda: TlsConnection(self, access.tls_context()))
+            yield ListeningPlace(
+                "mqtts", "mqtt.tls", tls.host, tls.port, lambda: TlsLayer(access.tls_context(), ClientConnection(self))
+            )
 
     @property
-    def addresses(self) -> dict[str, tuple[str, int]]:
+    def addresses(self) -> Addresses:
         """Host and port of each listening socket: `mqtt` without TLS, `mqtts` with it."""
-        return {name: each.sockets[0].getsockname()[:2] for name, each in self._servers.items()}
+        return addresses_of(self._servers)
 
     async def close(self) -> None:
         """Stop accepting, disconnect all clients, publish their wills, and return after all sockets are closed.

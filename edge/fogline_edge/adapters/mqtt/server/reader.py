@@ -15,9 +15,9 @@ from fogline_edge.adapters.mqtt.server.effect_runner import (
     ListenerContext,
     ReadGate,
 )
-from fogline_edge.adapters.mqtt.server.shared_buffer import READ_BYTES
 from fogline_edge.adapters.mqtt.session.client_protocol import ClientProtocol
 from fogline_edge.adapters.mqtt.session.effects import CloseReason
+from fogline_edge.adapters.sockets.shared_buffer import READ_BYTES
 
 PACKETS_A_TURN = 256
 """The most packets of one connection in one turn of the loop, so that the other connections get theirs."""
@@ -49,7 +49,9 @@ class PacketReader:
     @property
     def room_bytes(self) -> int:
         """The bytes that may be read from the socket now; at least one, because an incomplete packet never fills the room."""
-        return READ_BYTES if self._protocol.key is not None else max(1, LOGIN_BYTES - self._framer.held_bytes)
+        if self._protocol.key is not None or self.gate.closed:
+            return READ_BYTES
+        return max(1, LOGIN_BYTES - self._framer.held_bytes)
 
     @property
     def last_packet_at(self) -> float:
@@ -60,6 +62,10 @@ class PacketReader:
     def unfinished_since(self) -> float | None:
         """Arrival of the first bytes of an incomplete packet, in the loop's time; now, while the socket is not read."""
         return self._loop.time() if self.gate.held and self._unfinished_since is not None else self._unfinished_since
+
+    def deadline(self) -> float | None:
+        """Return the time at which a silent connection ends, if ever, in the loop's time."""
+        return self._protocol.deadline(self.last_packet_at, self.unfinished_since)
 
     def feed(self, data: bytes) -> None:
         """Handle received bytes."""

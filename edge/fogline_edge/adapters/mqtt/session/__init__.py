@@ -1,7 +1,6 @@
 """The state machine of one MQTT client (sections 3 and 4 of the standard). Pure: packets in, effects out.
 
 `ack_order`: PUBACKs and PUBRECs in the order of their PUBLISHes
-`certificate`: the device that a certificate names
 `client_protocol`: the state machine of one connection
 `connect`: CONNECT and CONNACK
 `downstream`: subscriptions and commands of one connection

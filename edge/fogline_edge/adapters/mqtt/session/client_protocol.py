@@ -26,7 +26,6 @@ from fogline_edge.adapters.mqtt.protocol.packets import (
 )
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketError, PacketType, ProtocolError, Reason
 from fogline_edge.adapters.mqtt.session.ack_order import AckOrder
-from fogline_edge.adapters.mqtt.session.certificate import certified_device
 from fogline_edge.adapters.mqtt.session.connect import expiry_s, granted, keep_alive_s, refusal, unacceptable
 from fogline_edge.adapters.mqtt.session.downstream import Downstream
 from fogline_edge.adapters.mqtt.session.effects import ClientAccepted, Close, CloseReason, Effect, Ended, Verify
@@ -36,6 +35,7 @@ from fogline_edge.adapters.mqtt.session.puback_delivery import DELIVERED_AFTER_S
 from fogline_edge.adapters.mqtt.session.session_state import SessionState
 from fogline_edge.adapters.mqtt.session.sessions import MAX_EXPIRY_S, Sessions
 from fogline_edge.adapters.mqtt.session.wills import ConnectionWill, WillBudget
+from fogline_edge.adapters.sockets.certificate import certified_device
 from fogline_edge.settings import MqttSettings
 
 _KEEP_ALIVE_GRACE = 1.5

@@ -18,9 +18,8 @@ class Room(Protocol):
 
 
 class SharedBufferProtocol(asyncio.BufferedProtocol):
-    """A protocol whose bytes come to `receive`. `ending`: what comes is discarded; until then `reader` has so much room."""
+    """A protocol whose bytes come to `receive`, as many at once as `reader` has room for."""
 
-    ending: bool
     reader: Room
 
     @abstractmethod
@@ -29,7 +28,7 @@ class SharedBufferProtocol(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the interface
         """See `asyncio.BufferedProtocol.get_buffer`."""
-        return _BUFFER if self.ending else _BUFFER[: self.reader.room_bytes]
+        return _BUFFER[: self.reader.room_bytes]
 
     def buffer_updated(self, nbytes: int) -> None:
         """See `asyncio.BufferedProtocol.buffer_updated`."""
