@@ -214,8 +214,11 @@ async def _open_adapters(
     for each in settings.mqtt_clients:
         from fogline_edge.adapters.mqtt_client.client import MqttClient  # noqa: PLC0415 - paho costs 6 MB, and not all need it
 
-        await start(each.name, client := MqttClient(outbox.port, each))
-        adapters.append(_Adapter([AdapterCounters("mqtt_client", client.counters, (each.name,))]))
+        await start(each.name, client := MqttClient(outbox.port, each, commands=downlink))
+        counted = [AdapterCounters("mqtt_client", client.counters, (each.name,))]
+        if client.command_counters is not None:
+            counted.append(AdapterCounters("mqtt_client_commands", client.command_counters, (each.name,)))
+        adapters.append(_Adapter(counted))
     return adapters
 
 

@@ -186,6 +186,10 @@ class MqttClientSettings(StrictTable, frozen=True, kw_only=True):
     """Full topic of profile `tasmota`."""
     topics: list[TopicSettings] = msgspec.field(default_factory=list)
     """Topics of profile `plain`."""
+    send_commands: bool = False
+    """`true`: publish the commands to the devices behind the broker. The user at the broker must be allowed to."""
+    command_timeout_s: Annotated[float, Meta(gt=0, le=3600)] = 15.0
+    """Time after which a command is in doubt if no message has decided it, in seconds. Zigbee2MQTT itself waits 10 s."""
     qos: Annotated[int, Meta(ge=1, le=2)] = 1
     """QoS of the subscriptions."""
     keep_alive_s: Annotated[int, Meta(ge=5, le=3600)] = 30

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from chaos.places_to_crash import BROKER_POINTS
 from fogline.amqp.backoff import Backoff
 from fogline.commands.cancel import CancelRequest
 from fogline.commands.command import Deadline, digest
@@ -48,7 +49,7 @@ GATEWAY = (
     CrashPoint.AFTER_ANSWER_COMMIT,
     CrashPoint.BEFORE_CANCEL_COMMIT,
 )
-BRIDGE = tuple(point for point in CrashPoint if point not in GATEWAY)
+BRIDGE = tuple(point for point in CrashPoint if point not in (*GATEWAY, *BROKER_POINTS))
 DELAYS_MS = (0.0, 0.3, 0.6, 1.0, 1.5, -0.3, -0.6, -1.0)
 """SIGTERM so long after the end of the connections; negative: before it."""
 
@@ -330,7 +331,7 @@ async def test_an_api_that_gets_sigterm_while_its_clients_leave_ends_with_status
 
 
 def test_every_crash_point_is_one_of_the_gateway_or_of_the_bridge():
-    assert {*GATEWAY, *BRIDGE} == set(CrashPoint)
+    assert {*GATEWAY, *BRIDGE, *BROKER_POINTS} == set(CrashPoint)
 
 
 @pytest.mark.slow

@@ -33,6 +33,7 @@ _SUBJECTS = {
     "coap": "Gateway: CoAP server",
     "http": "Gateway: HTTP server",
     "mqtt_client": "Gateway: clients of other MQTT brokers",
+    "mqtt_client_commands": "Gateway: commands to devices behind other MQTT brokers",
     "ble": "Gateway: Bluetooth LE",
     "ble_supervisor": "Gateway: supervision of the Bluetooth adapter",
     "bridge": "Bridge",

@@ -25,6 +25,7 @@
 `loop_disk`: a file system on a loop device
 `memory`: memory of a process
 `mosquitto`: an MQTT broker and a bridge of it
+`mosquitto_process`: an MQTT broker that a test kills and starts again
 `mqtt_packets`: a client's half of the MQTT codec
 `object_store`: an S3 server on loopback
 `port`: an adapter's port without a disk

@@ -40,12 +40,20 @@ _SUFFIX = "/" + AVAILABILITY
 _MAX_TIME_NS = 2**63 - 1
 
 
-class _Device(msgspec.Struct):
+class ZigbeeDevice(msgspec.Struct, frozen=True):
+    """An entry of `bridge/devices`."""
+
     ieee_address: str
     friendly_name: str
+    type: str | None = None
+
+    @property
+    def is_coordinator(self) -> bool:
+        """True for the adapter itself."""
+        return self.type == "Coordinator"
 
 
-_devices = msgspec.json.Decoder(list[_Device])
+_devices = msgspec.json.Decoder(list[ZigbeeDevice])
 
 
 class Zigbee2Mqtt:
@@ -73,7 +81,8 @@ class Zigbee2Mqtt:
 
     def _of_bridge(self, path: str, message: BrokerMessage) -> Reading:
         if path == _DEVICES:
-            return Learned(self._names.learn(_decode_names(message.payload)))
+            devices = decode_devices(message.payload)
+            return Learned(self._names.learn({each.friendly_name: each.ieee_address for each in devices}))
         kind = _BRIDGE_EVENTS.get(path)
         if kind is None:
             return Ignored(IgnoreReason.LOGGING if path == "bridge/logging" else IgnoreReason.BRIDGE)
@@ -102,12 +111,12 @@ class Zigbee2Mqtt:
         return name or path
 
 
-def _decode_names(payload: bytes) -> dict[str, str]:
+def decode_devices(payload: bytes) -> list[ZigbeeDevice]:
+    """Return the devices of `bridge/devices`. Raises `Poison('malformed')`."""
     try:
-        devices = _devices.decode(payload)
+        return _devices.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Poison("malformed", f"bridge/devices is not a list of devices: {explained(error, list[_Device])}") from None
-    return {each.friendly_name: each.ieee_address for each in devices}
+        raise Poison("malformed", f"bridge/devices is not a list of devices: {explained(error, list[ZigbeeDevice])}") from None
 
 
 def _time_ns(last_seen: Any) -> int | None:

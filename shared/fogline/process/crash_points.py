@@ -19,6 +19,8 @@ class CrashPoint(StrEnum):
     AFTER_SEND_BEFORE_SETTLE = "after_send_before_settle"
     BEFORE_SENDING_COMMIT = "before_sending_commit"
     AFTER_SENDING_COMMIT_BEFORE_DEVICE = "after_sending_commit_before_device"
+    AFTER_PUBLISH_BEFORE_PUBACK = "after_publish_before_puback"
+    AFTER_PUBACK_BEFORE_ECHO = "after_puback_before_echo"
     AFTER_ANSWER_COMMIT = "after_answer_commit"
     BEFORE_CANCEL_COMMIT = "before_cancel_commit"
     BEFORE_INIT_TRANSACTIONS = "before_init_transactions"

@@ -4,4 +4,5 @@
 `mqtt_lamp`: a small MQTT device that keeps its session
 `mqtt_talk`: an MQTT client without a network
 `mqtt_wire`: an MQTT client made of bytes
+`zigbee2mqtt_program`: Zigbee2MQTT at a broker, without a radio
 """

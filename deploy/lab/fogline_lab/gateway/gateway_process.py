@@ -21,12 +21,12 @@ port = 0
 
 
 class GatewayProcess:
-    """The gateway process; it may be started again and again. `bridge`: a port of this machine."""
+    """The gateway process; it may be started again and again. `bridge`: a port of this machine. `more`: further settings."""
 
-    def __init__(self, folder: Path, bridge: int) -> None:
+    def __init__(self, folder: Path, bridge: int, more: str = "") -> None:
         self.data = folder / "data"
         config = folder / "edge.toml"
-        config.write_text(SETTINGS.format(data=self.data, bridge=bridge))
+        config.write_text(SETTINGS.format(data=self.data, bridge=bridge) + more)
         self._process = ChildProcess(
             "gateway", [find_script("fogline-edge"), "run", "--insecure-dev", "--config", config], folder / "edge.log"
         )

@@ -11,16 +11,15 @@ from fogline.amqp.backoff import Backoff
 from fogline.errors import Misconfigured, Unreachable
 from fogline.process.cancellation import end_tasks
 from fogline_edge.adapters.mqtt_client.access import check_client, load_access
+from fogline_edge.adapters.mqtt_client.commands import BrokerCommandCounters, BrokerCommands
 from fogline_edge.adapters.mqtt_client.connection import BrokerConnection
 from fogline_edge.adapters.mqtt_client.inflow import Inflow, MqttClientCounters
 from fogline_edge.adapters.mqtt_client.intake import BrokerIntake
+from fogline_edge.adapters.mqtt_client.profiles import keys_of, make_commands, make_profile
 from fogline_edge.adapters.mqtt_client.session import BrokerSession
 from fogline_edge.adapters.mqtt_client.socket_stream import dial
-from fogline_edge.adapters.port import Port
-from fogline_edge.profiles.plain import Plain
-from fogline_edge.profiles.profile import ADAPTER, Profile
-from fogline_edge.profiles.tasmota import Tasmota
-from fogline_edge.profiles.zigbee2mqtt import Zigbee2Mqtt
+from fogline_edge.adapters.port import CommandPort, Port
+from fogline_edge.profiles.profile import ADAPTER, Filter
 from fogline_edge.settings import MqttClientSettings
 
 _log = logging.getLogger(__name__)
@@ -34,10 +33,13 @@ class MqttClient:
     """Puts a broker's messages into `port`, and acknowledges each to the broker after its commit.
 
     `counters` and `problem` may be read at any time; `problem` is one line: the reason why there is no connection, or the
-    subscription that the broker refuses. Raises `Misconfigured` for invalid settings.
+    subscription that the broker refuses. `commands`: for commands to the devices behind the broker, if the settings allow
+    them. Raises `Misconfigured` for invalid settings.
     """
 
-    def __init__(self, port: Port, settings: MqttClientSettings, backoff: Backoff | None = None) -> None:
+    def __init__(
+        self, port: Port, settings: MqttClientSettings, backoff: Backoff | None = None, commands: CommandPort | None = None
+    ) -> None:
         check_client(settings)
         self.counters = MqttClientCounters()
         self.problem: str | None = None
@@ -46,12 +48,21 @@ class MqttClient:
         self._settings = settings
         self._backoff = backoff or Backoff()
         self._session_key = f"{ADAPTER}/{settings.name}/session"
-        names_key = f"{ADAPTER}/{settings.name}/name/"
-        names = {key.removeprefix(names_key): value.decode() for key, value in port.kept(names_key).items()}
-        self._profile = make_profile(settings, names)
-        intake = BrokerIntake(self._profile, port.gateway, sender=self.client_id, max_payload_bytes=settings.max_payload_bytes)
-        self._inflow = Inflow(port, intake, self.counters, names_key)
+        profile = make_profile(port, settings)
+        intake = BrokerIntake(profile, port.gateway, sender=self.client_id, max_payload_bytes=settings.max_payload_bytes)
+        self._inflow = Inflow(port, intake, self.counters, keys_of(settings, "name"))
+        self._filters: tuple[Filter, ...] = profile.filters
+        self._commands: BrokerCommands | None = None
+        if commands is not None and (sends := make_commands(port, settings)) is not None:
+            self._filters = (*self._filters, *sends.filters)
+            keys, limit_s = keys_of(settings, "device"), settings.command_timeout_s
+            self._commands = BrokerCommands(port, commands, sends, keys=keys, timeout_s=limit_s)
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def command_counters(self) -> BrokerCommandCounters | None:
+        """Counts of the commands; `None` if the client sends none."""
+        return self._commands.counters if self._commands is not None else None
 
     async def start(self) -> None:
         """Connect, and reconnect until `close`. Raises `Misconfigured` for an unreadable file."""
@@ -61,6 +72,8 @@ class MqttClient:
     async def close(self) -> None:
         """Disconnect, and put nothing more. The broker keeps the session. Safe to call twice, and without `start`."""
         task, self._task = self._task, None
+        if self._commands is not None:
+            await self._commands.close()
         if task is not None:
             await end_tasks(task)
         self._inflow.parked.clear()
@@ -102,6 +115,8 @@ class MqttClient:
         finally:
             connection.cut()
             self._inflow.connection, self.counters.connected = None, 0
+            if self._commands is not None:
+                self._commands.disconnected()
 
     def _failed(self, reason: str) -> None:
         self.counters.failures += 1
@@ -117,7 +132,7 @@ class MqttClient:
         if session_present and kept is not None:
             if self._inflow.session is None:
                 self._inflow.session = self._make_session(kept, fresh=False)
-            connection.subscribe(self._profile.filters)
+            connection.subscribe(self._filters)
             return
         if kept is not None:
             self.counters.sessions_lost += 1
@@ -127,11 +142,11 @@ class MqttClient:
             )  # fmt: skip
         nonce = secrets.token_hex(8).encode()
         self._inflow.session = self._make_session(nonce, fresh=not session_present)
-        self._port.keep(self._session_key, nonce, lambda: connection.subscribe(self._profile.filters))
+        self._port.keep(self._session_key, nonce, lambda: connection.subscribe(self._filters))
 
     def subscribed(self, codes: Sequence[int]) -> None:
         """See `BrokerConnectionOwner.subscribed`."""
-        topics = [each.topic for each in self._profile.filters]
+        topics = [each.topic for each in self._filters]
         refused = [topic for topic, code in zip(topics, codes, strict=False) if code >= _FAILURE]
         at_qos_0 = [topic for topic, code in zip(topics, codes, strict=False) if code == 0]
         self.problem = None
@@ -143,22 +158,20 @@ class MqttClient:
             _log.warning("MQTT client %s: %s", self._settings.name, self.problem)
         else:
             _log.info("MQTT client %s is subscribed at %s as %s", self._settings.name, self._settings.broker, self.client_id)
+        if self._commands is not None and self._inflow.connection is not None:
+            self._commands.subscribed(self._inflow.connection)
 
     def received(self, connection: BrokerConnection, message: MQTTMessage) -> None:
         """See `BrokerConnectionOwner.received`."""
-        self._inflow.received(connection, message)
+        received = self._inflow.received(connection, message)
+        if self._commands is not None:
+            self._commands.received(received)
+
+    def published(self, connection: BrokerConnection, packet_id: int, code: int) -> None:
+        """See `BrokerConnectionOwner.published`."""
+        if self._commands is not None:
+            self._commands.published(connection, packet_id, code)
 
     def _make_session(self, nonce: bytes, *, fresh: bool) -> BrokerSession:
         slot = f"{ADAPTER}\0{self._settings.broker}\0{self.client_id}\0".encode() + nonce + b"\0"
         return BrokerSession(slot, fresh=fresh)
-
-
-def make_profile(settings: MqttClientSettings, names: dict[str, str]) -> Profile:
-    """Return the profile of the settings. Raises `Misconfigured` for an invalid topic."""
-    match settings.profile:
-        case "zigbee2mqtt":
-            return Zigbee2Mqtt(settings.base_topic, names)
-        case "tasmota":
-            return Tasmota(settings.full_topic)
-        case "plain":
-            return Plain(settings.topics)

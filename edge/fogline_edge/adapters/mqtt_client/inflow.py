@@ -61,14 +61,15 @@ class Inflow:
         self._names_key = names_key
         self.parked: deque[tuple[Arrival, _Origin]] = deque()
 
-    def received(self, connection: BrokerConnection, message: MQTTMessage) -> None:
-        """Handle a PUBLISH. Messages are put in the order of their arrival."""
+    def received(self, connection: BrokerConnection, message: MQTTMessage) -> BrokerMessage:
+        """Handle a PUBLISH, and return it. Messages are put in the order of their arrival."""
         assert self.session is not None
         self._counters.received += 1
         self._counters.again += message.dup
         retransmission = self.session.received(message.mid, dup=message.dup) if message.qos else None
         origin = _Origin(connection, connection.acks.add(message.mid) if message.qos else None)
-        reading = self._intake.read(BrokerMessage(_topic(message), bytes(message.payload), message.retain), retransmission)
+        received = BrokerMessage(_topic(message), bytes(message.payload), message.retain)
+        reading = self._intake.read(received, retransmission)
         match reading:
             case Ignored(reason):
                 self._counters.ignored[reason] += 1
@@ -78,6 +79,7 @@ class Inflow:
                 self._keep(reading.changed, origin)
             case Arrival():
                 self._put(reading, origin)
+        return received
 
     def _put(self, arrival: Arrival, origin: _Origin) -> None:
         self.parked.append((arrival, origin))

@@ -46,6 +46,10 @@ class BufferedSocket:
         """See `socket.send`."""
         return self._socket.send(buffer)
 
+    def setsockopt(self, level: int, option: int, value: bytes) -> None:
+        """See `socket.setsockopt`."""
+        self._socket.setsockopt(level, option, value)
+
     def close(self) -> None:
         """Close the socket. Safe to call twice."""
         self._socket.close()

@@ -210,6 +210,13 @@ _MEANINGS = {  # Meaning by name, for each part of a process and each type. A pa
         "unacknowledged": "messages stored after their connection had ended",
         "paused": "pauses in reading because the outbox had no room",
     },
+    ("mqtt_client_commands client", _COUNTER): {
+        "published": "commands published at the broker",
+        "confirmed": "commands that the broker has confirmed (PUBACK)",
+        "refused": "commands that the broker or the profile refused",
+        "answered": "commands that a message of the device or its program decided",
+        "doubted": "commands whose outcome is not known",
+    },
     ("ble", _COUNTER): {
         "heard": "advertisements that BlueZ reported",
         "taken": "advertisements that a profile accepts",
