@@ -1,6 +1,6 @@
 """Settings of Bluetooth LE."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -32,6 +32,8 @@ class BleSettings(StrictTable, frozen=True, kw_only=True):
     """Profiles whose advertisements are stored, from any device."""
     devices: Annotated[list[BleDeviceSettings], Meta(max_length=256)] = msgspec.field(default_factory=list)
     """Devices to connect to."""
+    scan: Literal["active", "passive", "auto"] = "auto"
+    """`passive` sends no scan requests, which saves batteries of sensors. `auto`: passive where BlueZ and profiles allow it."""
     max_devices: Positive = 1000
     """Devices beside the listed ones."""
     device_events_s: Annotated[float, Meta(gt=0)] = 100.0

@@ -2,6 +2,7 @@
 
 `ble`: a type of Bluetooth LE device, declared in TOML
 `ble_files`: profile files, built in and your own
+`ble_scan`: active or passive scans, as profiles need them
 `ble_values`: command arguments as bytes of a characteristic
 `broker_commands`: commands to devices behind a broker
 `bthome`: the objects of a BTHome payload

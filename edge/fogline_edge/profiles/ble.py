@@ -154,6 +154,7 @@ class BleProfile(_Strict, frozen=True, kw_only=True):
     `channel`, `lane`, `type`: attributes of its events. `shared`: several gateways may receive an advertisement, and it becomes
     one event. `device`: the device's name, made of words, `{address}`, `{name}` (the local name) and `{data:A:B}` (bytes A to B
     of its data, in hex). `keep`: parts of the advertisement that the event holds beside those that recognise the device.
+    `scan`: the scan that receives all of it (`ble_scan.needs_active`).
     """
 
     name: Name
@@ -165,6 +166,7 @@ class BleProfile(_Strict, frozen=True, kw_only=True):
     shared: bool = False
     device: Annotated[str, Meta(min_length=1, max_length=64)] = "{address}"
     keep: list[Literal["name", "manufacturer", "service_data", "services", "tx_power"]] = msgspec.field(default_factory=list)
+    scan: Literal["active", "passive", "auto"] = "auto"
     counter: CounterRule | None = None
     report: ReportRule = msgspec.field(default_factory=ReportRule)
     read: Annotated[list[Read], Meta(max_length=64)] = msgspec.field(default_factory=list)

@@ -269,8 +269,9 @@ def test_status_shows_it_to_people(world):
         lines = out.decode().splitlines()
         (title,) = [number for number, line in enumerate(lines) if line.startswith("bluetooth at ")]
         assert lines[title].endswith((": scanning, hci0", ": paused, hci0"))
-        assert lines[title + 1].startswith("  steps: scanners ")
-        assert "stored " in lines[title + 2]
+        assert lines[title + 1].startswith("  active scan: profile ibeacon: it stores unchanged advertisements")
+        assert lines[title + 2].startswith("  steps: scanners ")
+        assert "stored " in lines[title + 3]
         (device,) = [line for line in lines if line.startswith("  env-1, ")]
         assert f"{ENV_1}, bench, heard " in device
 

@@ -36,13 +36,16 @@ ENV_1, ENV_2 = "C0:00:00:00:00:10", "C0:00:00:00:00:11"
 
 
 class World:
-    """`settings`: of `[ble]`, as TOML; `{folder}` stands for the folder of the settings file."""
+    """`settings`: of `[ble]`, as TOML; `{folder}` stands for the folder of the settings file.
 
-    def __init__(self, folder: Path, settings: str, *, devices: bool = True) -> None:
+    `experimental`: bluetoothd offers passive scans.
+    """
+
+    def __init__(self, folder: Path, settings: str, *, devices: bool = True, experimental: bool = False) -> None:
         self.folder = folder
         self.bus = PrivateBus()
         self.air = Air()
-        self.bluez = FakeBluez(self.air, self.bus.address)
+        self.bluez = FakeBluez(self.air, self.bus.address, experimental=experimental)
         self.bridge = AcceptingBridge()
         self.broadcasters = {
             address: Broadcaster(address, said)
@@ -84,8 +87,9 @@ class World:
                 await each.start(self.air)
         port = await self.bridge.serve()
         self.config = self.folder / "edge.toml"
-        head = f'tenant = "acme"\ngateway = "gw-1"\ndata = "data"\n[uplink]\nbridge = "127.0.0.1:{port}"\nstatement_s = 1\n'
-        self.config.write_text(head + self._settings)
+        head = 'tenant = "acme"\ngateway = "gw-1"\ndata = "data"\nmetrics = "127.0.0.1:0"\n'
+        uplink = f'[uplink]\nbridge = "127.0.0.1:{port}"\nstatement_s = 1\n'
+        self.config.write_text(head + uplink + self._settings)
 
     async def _close(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""`org.bluez.Adapter1` of the stand-in: power, and discovery for each client of the bus."""
+"""`org.bluez.Adapter1` of the stand-in: power, discovery for each client of the bus, and passive scans."""
 
 import asyncio
 from collections import Counter
@@ -6,13 +6,13 @@ from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import Any
 
-from bumble.device import Device, DeviceConfiguration
-from bumble.hci import Address
 from dbus_fast import Variant
 
-from fogline_lab.ble.controller import Air, RadioController
+from fogline_lab.ble.central import Central
+from fogline_lab.ble.controller import Air
 from fogline_lab.ble.device_cache import DeviceCache
 from fogline_lab.ble.gatt import Links
+from fogline_lab.ble.monitors import Monitors
 from fogline_lab.ble.objects import BLUEZ_ERROR, HCI, DBusFailure, Objects
 
 ADAPTER = "org.bluez.Adapter1"
@@ -41,34 +41,24 @@ class Adapter1:
         self.flap_every_s = FLAP_EVERY_S
         self.flaps = 0
         self.blocked = False
-        self.devices = DeviceCache(objects, links, lambda: self.scanning)
-        self._air = air
+        self.devices = DeviceCache(objects, links, lambda: self.scanning or self.monitors.scanning)
+        self.monitors = Monitors(objects)
         self._objects = objects
         self._links = links
-        self._radio = radio
+        self.radio = Central(air, radio, self._on_advertisement)
         self._out_of_reach = out_of_reach
-        self._central: Device | None = None
         self._duplicates: dict[str, bool] = {}
         self._scanners: set[str] = set()
 
     @property
     def scanning(self) -> bool:
-        """True while any client scans."""
+        """True while any client scans actively."""
         return bool(self._scanners)
-
-    async def open(self) -> None:
-        """Power on the central, once."""
-        if self._central is None:
-            controller = RadioController("hci0", self._air)
-            settings = DeviceConfiguration(name="hci0", address=Address(self._radio))
-            self._central = self._links.device = Device.from_config_with_hci(settings, controller, controller)
-            await self._central.power_on()
-            self._central.on("advertisement", self._on_advertisement)
 
     def add(self, *, powered: bool) -> None:
         """Publish the adapter on the bus."""
         properties = {
-            "Address": Variant("s", self._radio),
+            "Address": Variant("s", self.radio.address),
             "Name": Variant("s", "fogline"),
             "Alias": Variant("s", "fogline"),
             "Powered": Variant("b", powered and not self.blocked),
@@ -78,12 +68,14 @@ class Adapter1:
             "UUIDs": Variant("as", []),
         }
         self._objects.add(HCI, ADAPTER, properties)
+        self.monitors.add_manager()
 
     async def remove(self) -> None:
         """End all connections and discovery, and take the adapter off the bus."""
         await self._links.drop_all()
         self._scanners.clear()
-        await self._stop_scanning()
+        self.monitors.clear()
+        await self._scan()
         self._objects.remove(HCI)
         self.devices.clear()
 
@@ -92,7 +84,8 @@ class Adapter1:
         if not on:
             await self._links.drop_all()
             self._scanners.clear()
-            await self._stop_scanning()
+            self.monitors.clear()
+            await self._scan()
             self._set_discovering(discovering=False)
         elif self.stuck is Stuck.ADAPTER:
             self.stuck = None
@@ -111,8 +104,15 @@ class Adapter1:
         if not self._objects.get(HCI, ADAPTER, "Powered"):
             raise DBusFailure(BLUEZ_ERROR + "NotReady", "Resource Not Ready")
 
+    async def exported(self, sender: str, path: str, interfaces: dict[str, dict[str, Variant]]) -> None:
+        """Scan passively for a monitor that a client has exported."""
+        if self.stuck is Stuck.SCANNER:
+            self.stuck = None
+        self.monitors.exported(sender, path, interfaces)
+        await self._scan()
+
     async def call(self, member: str, sender: str, body: list[Any]) -> None:
-        """Perform a method of the interface. Raises `DBusFailure`."""
+        """Perform a method of the adapter's interfaces. Raises `DBusFailure`."""
         match member:
             case "SetDiscoveryFilter":
                 wanted = body[0].get("DuplicateData")
@@ -124,6 +124,10 @@ class Adapter1:
                 if sender not in self._scanners:
                     raise DBusFailure(BLUEZ_ERROR + "Failed", "No discovery started")
                 await self.stop_discovery(sender)
+            case "RegisterMonitor" | "UnregisterMonitor":
+                self.check_power()
+                self.monitors.call(member, sender, body[0])
+                await self._scan()
             case "RemoveDevice":
                 await self._links.drop(body[0])
                 self._objects.remove(body[0])
@@ -133,12 +137,13 @@ class Adapter1:
     async def stop_discovery(self, owner: str) -> None:
         """End the discovery of one client. No effect for a client without one."""
         if owner not in self._scanners:
+            await self._scan()
             return
         self._scanners.discard(owner)
         self._duplicates.pop(owner, None)
         if self._scanners and not self.one_stop_stops_all:
             return
-        await self._stop_scanning()
+        await self._scan(stop=True)
         self._set_discovering(discovering=False)
         if self._scanners:
             return  # BlueZ 5.82 believes that it still scans for the others
@@ -148,18 +153,22 @@ class Adapter1:
         """Let `Discovering` flap periodically. Never returns."""
         while True:
             await asyncio.sleep(self.flap_every_s)
-            if self._central is not None and self._central.is_scanning:
+            if self.radio.scans_actively:
                 self._set_discovering(discovering=False)
                 await asyncio.sleep(FLAP_S)
-                self._set_discovering(discovering=self._central.is_scanning)
+                self._set_discovering(discovering=bool(self.radio.scans_actively))
                 self.flaps += 1
 
     def _on_advertisement(self, advertisement: Any) -> None:
         address = advertisement.address.to_string(False)
-        if not self._scanners or self.deaf or self.stuck is not None:
+        if self.deaf or self.stuck is not None or not (self._scanners or self.monitors.scanning):
             self.swallowed[address] += 1
-        elif address not in self._out_of_reach:
+        elif address in self._out_of_reach:
+            return
+        elif self._scanners:
             self.devices.receive(advertisement, duplicates=any(self._duplicates.values()))
+        elif self.monitors.reports(address, bytes(advertisement.data_bytes)):
+            self.devices.receive_passively(advertisement)
 
     async def _start_discovery(self, sender: str) -> None:
         self.check_power()
@@ -168,13 +177,12 @@ class Adapter1:
         if self.stuck is Stuck.SCANNER:
             self.stuck = None
         self._scanners.add(sender)
-        if self._central is not None and not self._central.is_scanning:
-            await self._central.start_scanning(active=True, filter_duplicates=False)
+        await self._scan()
         self._set_discovering(discovering=True)
 
-    async def _stop_scanning(self) -> None:
-        if self._central is not None and self._central.is_scanning:
-            await self._central.stop_scanning()
+    async def _scan(self, *, stop: bool = False) -> None:
+        """Scan actively for clients that discover, else passively for monitors. `stop`: no client discovers any more."""
+        await self.radio.scan(actively=True if self._scanners and not stop else False if self.monitors.scanning else None)
 
     def _set_discovering(self, *, discovering: bool) -> None:
         self._objects.change(HCI, ADAPTER, {"Discovering": Variant("b", discovering)})

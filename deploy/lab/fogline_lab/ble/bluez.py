@@ -13,6 +13,8 @@ It behaves as BlueZ 5.66 and 5.82 were observed to, for a client that scans, con
 | `adapter.power(on=False)` | another program switches the adapter off |
 | `adapter.block(blocked=True)` | rfkill blocks the adapter: it is off, and `Powered` cannot be set |
 | `adapter.one_stop_stops_all` | BlueZ 5.82: StopDiscovery of any client ends discovery for all, until the next StartDiscovery |
+| `adapter.monitors.refused` | Linux refuses passive scans, though BlueZ offers them |
+| `adapter.monitors.once` | the controller reports each device once only in a passive scan |
 | `adapter.flap_every_s` | BlueZ 5.82: `Discovering` goes false for 0.1 s every 10 s, while discovery goes on (default) |
 
 Peripherals have faults of their own (`peripheral.Peripheral`).
@@ -28,6 +30,7 @@ from dbus_fast import Message, MessageType
 from fogline_lab.ble.adapter1 import ADAPTER, Adapter1
 from fogline_lab.ble.controller import Air
 from fogline_lab.ble.gatt import CHARACTERISTIC, DESCRIPTOR, DEVICE, Links
+from fogline_lab.ble.monitors import MANAGER
 from fogline_lab.ble.objects import BLUEZ_ERROR, OBJECT_MANAGER, PROPERTIES, DBusFailure, Objects
 
 ADDRESS = "D0:00:00:00:00:01"
@@ -37,13 +40,22 @@ _log = logging.getLogger(__name__)
 class FakeBluez:
     """BlueZ on the bus at `address`. `radio`: address of its adapter. `out_of_reach`: devices that it does not receive.
 
-    `calls`: method and path of every call.
+    `calls`: method and path of every call. `experimental`: bluetoothd offers passive scans from its next start on.
     """
 
-    def __init__(self, air: Air, address: str, *, radio: str = ADDRESS, out_of_reach: AbstractSet[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        air: Air,
+        address: str,
+        *,
+        radio: str = ADDRESS,
+        out_of_reach: AbstractSet[str] = frozenset(),
+        experimental: bool = False,
+    ) -> None:
         self.objects = Objects(address, "org.bluez")
         self.links = Links(self.objects)
         self.adapter = Adapter1(air, self.objects, self.links, radio=radio, out_of_reach=out_of_reach)
+        self.adapter.monitors.offered = experimental
         self.calls: list[tuple[str, str]] = []
         self.hangs = False
         self._plugged = True
@@ -53,7 +65,8 @@ class FakeBluez:
 
     async def start(self, *, powered: bool = True) -> None:
         """Start bluetoothd."""
-        await self.adapter.open()
+        await self.adapter.radio.open()
+        self.links.device = self.adapter.radio.device
         await self.objects.open(self._on_message)
         if self._plugged:
             self.adapter.add(powered=powered)
@@ -93,9 +106,12 @@ class FakeBluez:
     def _on_message(self, message: Message) -> bool | None:
         if message.message_type is MessageType.SIGNAL:
             if message.member == "NameOwnerChanged" and not message.body[2]:
+                self.adapter.monitors.left(message.body[0])
                 self._do(self.adapter.stop_discovery(message.body[0]))
+            elif message.member == "InterfacesAdded":
+                self._do(self.adapter.exported(message.sender or "", *message.body))
             return None
-        ours = (OBJECT_MANAGER, PROPERTIES, ADAPTER, DEVICE, CHARACTERISTIC, DESCRIPTOR)
+        ours = (OBJECT_MANAGER, PROPERTIES, ADAPTER, MANAGER, DEVICE, CHARACTERISTIC, DESCRIPTOR)
         if message.message_type is not MessageType.METHOD_CALL or message.interface not in ours:
             return None
         self._do(self._answer(message))
@@ -133,7 +149,7 @@ class FakeBluez:
                 if self.adapter.blocked:
                     raise DBusFailure(BLUEZ_ERROR + "Failed", "")
                 await self.adapter.power(on=bool(body[2].value))
-            case i, _ if i == ADAPTER:
+            case i, _ if i in (ADAPTER, MANAGER):
                 await self.adapter.call(member, message.sender or "", body)
             case i, "Connect" if i == DEVICE:
                 self.adapter.check_power()

@@ -1,6 +1,7 @@
 """`org.bluez.Device1` objects of the devices that the stand-in has received."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,8 @@ from fogline_lab.ble.objects import HCI, Objects
 
 HOLE_S = 6.0
 """Without the filter `DuplicateData`, BlueZ 5.82 reports nothing more of a device for about this time after a report."""
+RSSI_STEP = 8
+"""The least change of the signal strength that BlueZ reports (RSSI_THRESHOLD)."""
 TEMPORARY_S = 30.0
 """BlueZ forgets a device that is not scanned for after this time (TemporaryTimeout)."""
 
@@ -55,6 +58,18 @@ class DeviceCache:
             waiting = self._waiting.pop()
             if not waiting.done():
                 waiting.set_result(None)
+
+    def receive_passively(self, advertisement: Any) -> None:
+        """Update the device's properties as BlueZ does in passive scans: only if its data, or its signal strength, differs."""
+        address = advertisement.address.to_string(False)
+        path = f"{HCI}/dev_{address.replace(':', '_')}"
+        known, rssi = self._known.get(path, {}), self._objects.tree.get(path, {}).get(DEVICE, {}).get("RSSI")
+        after = dict(known)
+        with contextlib.suppress(Poison):
+            _learn(after, bytes(advertisement.data_bytes))
+        same = {name: each.value for name, each in after.items()} == {name: each.value for name, each in known.items()}
+        if rssi is None or not same or abs(advertisement.rssi - rssi.value) >= RSSI_STEP:
+            self.receive(advertisement, duplicates=True)
 
     async def until_received(self) -> None:
         """Return after the next advertisement that was reported."""

@@ -33,12 +33,13 @@ class Objects:
         self._bus: MessageBus | None = None
 
     async def open(self, handler: Any) -> None:
-        """Connect, own the name, and subscribe to clients that leave the bus."""
+        """Connect, own the name, and subscribe to clients that leave the bus or export objects."""
         self._bus = await MessageBus(bus_address=self._address, bus_type=BusType.SYSTEM).connect()
         self._bus.add_message_handler(handler)
         await self._bus.request_name(self._name, NameFlag.DO_NOT_QUEUE)
-        match = "type='signal',member='NameOwnerChanged'"
-        await self._bus.call(Message(_BUS, "/org/freedesktop/DBus", _BUS, "AddMatch", signature="s", body=[match]))
+        for member in ("NameOwnerChanged", "InterfacesAdded"):
+            match = f"type='signal',member='{member}'"
+            await self._bus.call(Message(_BUS, "/org/freedesktop/DBus", _BUS, "AddMatch", signature="s", body=[match]))
 
     def close(self) -> None:
         """Leave the bus without signals."""

@@ -19,10 +19,12 @@ from fogline_edge.adapters.ble.roster import READS_MISSED, KnownDevice, Roster, 
 from fogline_edge.adapters.ble.state import STATE_KEY, kept_outages
 from fogline_edge.adapters.ble.state_publisher import BleStatePublisher
 from fogline_edge.adapters.ble.supervision.outages import OutageLog
+from fogline_edge.adapters.ble.supervision.scan_mode import ScanChoice
 from fogline_edge.adapters.ble.supervision.supervisor import RadioTimeouts, Supervisor
 from fogline_edge.adapters.port import CommandPort, Port
 from fogline_edge.ble_settings import BleSettings
 from fogline_edge.machine.boot import SYSTEM, Clock
+from fogline_edge.profiles.ble_scan import passive_patterns, reason_for_active
 
 _log = logging.getLogger(__name__)
 
@@ -41,8 +43,9 @@ class BleAdapter:
         profiles, listed = read_settings(settings)
         self._roster = Roster(listed, profiles, settings.max_devices, self._loop.time(), settings.silence_s / 2)
         timeouts = RadioTimeouts(settings.silence_s, settings.power_on_s if settings.power_on else None, settings.adapter)
-        self._supervisor = Supervisor(timeouts)
-        self.steps = self._supervisor.steps
+        used = [*profiles, *(each.profile for each in listed)]
+        self._supervisor = Supervisor(timeouts, ScanChoice(settings.scan, reason_for_active(used, settings.scan)))
+        self.steps, self.scan = self._supervisor.steps, self._supervisor.meter
         self._rates = DeviceRates(settings.device_events_s, settings.device_burst)
         self._links: dict[str, DeviceLink] = {}
         outages = OutageLog(self._supervisor.problem, kept_outages(port.kept(STATE_KEY).get(STATE_KEY)))
@@ -57,6 +60,7 @@ class BleAdapter:
             on_renew=self._on_renew,
             on_turn=self._publisher.publish_change,
             counters=self.counters,
+            patterns=passive_patterns(used),
         )
         self._commands = GattCommands(commands, self.counters)
         for each in connects:
@@ -103,6 +107,8 @@ class BleAdapter:
                 self._supervisor.ladder.near(now_s)
             if arrival is not None:
                 self.counters.taken += 1
+                if self._supervisor.scan.passive and arrival.report is not None and arrival.report.pause_s is not None:
+                    self._radio.scan_actively(f"{address} sends presses without a packet id, and BlueZ reports equal ones once")
                 self._put(arrival)
 
     def _on_renew(self) -> None:

@@ -1,6 +1,6 @@
 """Counters of the Bluetooth adapter."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
@@ -46,3 +46,10 @@ class Steps:
     power_on: int = 0
     reported: int = 0
     recovered: int = 0
+
+
+@dataclass(slots=True)
+class ScanMeter:
+    """The reason of the present scan (`scan_mode.ScanReason`), as the one key of `scan`."""
+
+    scan: dict[str, int] = field(default_factory=dict)

@@ -27,7 +27,8 @@ class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
 class BleState(msgspec.Struct, frozen=True, kw_only=True):
     """State `at` a time (RFC 3339). `steps`, `counters`: see `counters`. `problem`: the present fault in one line.
 
-    `outage`: the present time without scanning. `earlier`: the last ones, the newest last.
+    `outage`: the present time without scanning. `earlier`: the last ones, the newest last. `scan`: `active` or `passive`, and
+    `scan_reason`: why, in words.
     """
 
     at: str
@@ -39,6 +40,8 @@ class BleState(msgspec.Struct, frozen=True, kw_only=True):
     devices: list[DeviceState]
     outage: RadioOutage | None = None
     earlier: tuple[RadioOutage, ...] = ()
+    scan: str = "active"
+    scan_reason: str = ""
 
 
 def decode_state(data: bytes) -> BleState:
@@ -57,6 +60,8 @@ def kept_outages(data: bytes | None) -> tuple[RadioOutage, ...]:
 def lines_of(state: BleState) -> list[str]:
     """Return the state as lines of text."""
     found = [f"bluetooth at {state.at}: {state.phase}" + (f", {state.adapter}" if state.adapter else "")]
+    if state.scan_reason:
+        found.append(f"  {state.scan} scan: {state.scan_reason}")
     if state.problem:
         since = f" since {state.outage.since}" if state.outage else ""
         found.append(f"  problem{since}: {state.problem}")

@@ -43,7 +43,7 @@ class BleStatePublisher:
         """Publish if the phase, the problem or the steps have changed since the last call."""
         supervisor, now_s = self.supervisor, asyncio.get_running_loop().time()
         self.outages.observe(supervisor.problem, supervisor.phase, rfc3339(self.clock.time_ns()), now_s)
-        shown = (supervisor.phase, supervisor.problem, asdict(supervisor.steps))
+        shown = (supervisor.phase, supervisor.problem, supervisor.scan, asdict(supervisor.steps))
         if shown != self._published and not self._closed:
             self._published = shown
             self.publish()
@@ -74,6 +74,8 @@ class BleStatePublisher:
             outage=self.outages.present,
             earlier=self.outages.ended,
             devices=[self._state_of(each, now_s) for each in shown],
+            scan=supervisor.scan.mode,
+            scan_reason=supervisor.scan.why,
         )
 
     def _state_of(self, known: KnownDevice, now_s: float) -> DeviceState:

@@ -217,6 +217,10 @@ _MEANINGS = {  # Meaning by name, for each part of a process and each type. A pa
         "answered": "commands that a message of the device or its program decided",
         "doubted": "commands whose outcome is not known",
     },
+    ("ble", _GAUGE): {
+        "scan reason": "1 for the reason of the present scan: `passive`, or what makes it active: `setting`, `profile`, "
+        "`unsupported` or `refused` by BlueZ, `silent` (the passive scan was), `sensor`",
+    },
     ("ble", _COUNTER): {
         "heard": "advertisements that BlueZ reported",
         "taken": "advertisements that a profile accepts",

@@ -18,7 +18,7 @@ CALL_LIMIT_S = 5.0
 """Time limit of a call to BlueZ, so that a daemon that hangs blocks nothing."""
 
 _RFKILL = Path("/sys/class/rfkill")
-_BLUEZ, _ADAPTER = "org.bluez", "org.bluez.Adapter1"
+_BLUEZ, _ADAPTER, _MONITORS = "org.bluez", "org.bluez.Adapter1", "org.bluez.AdvertisementMonitorManager1"
 _BUS, _OBJECTS, _PROPERTIES = "org.freedesktop.DBus", "org.freedesktop.DBus.ObjectManager", "org.freedesktop.DBus.Properties"
 _MATCHES = (
     f"type='signal',sender='{_BUS}',interface='{_BUS}',member='NameOwnerChanged',arg0='{_BLUEZ}'",
@@ -53,7 +53,7 @@ class Bluez:
             return BluezState(self._why, self._daemon, None, False, *counts)
         name, (powered, scans, soft) = path.rpartition("/")[2], adapters.state(path)
         by = None if powered else blocked(name) or ("soft" if soft else None)
-        return BluezState(self._why, self._daemon, name, powered, *counts, scans, by)
+        return BluezState(self._why, self._daemon, name, powered, *counts, scans, by, adapters.may_monitor(path))
 
     async def run(self) -> None:
         """Connect to the bus and watch BlueZ until the connection ends. Always raises `Unreachable`; safe to cancel."""
@@ -112,7 +112,8 @@ class Bluez:
             except Unreachable as error:
                 _log.debug("BlueZ does not answer: %s", error)
                 objects = {}
-        self._adapters.replace({path: _plain(found[_ADAPTER]) for path, found in objects.items() if _ADAPTER in found})
+        adapters = {path: _plain(found[_ADAPTER]) for path, found in objects.items() if _ADAPTER in found}
+        self._adapters.replace(adapters, (path for path in adapters if _MONITORS in objects[path]))
         self.looked = True
         self._on_change()
 
@@ -141,8 +142,11 @@ class Bluez:
         match message.member:
             case "NameOwnerChanged" if body[0] == _BLUEZ:
                 self._owner_changed(body[2] or None)
-            case "InterfacesAdded" if _ADAPTER in body[1]:
-                self._adapters.added(body[0], _plain(body[1][_ADAPTER]))
+            case "InterfacesAdded" if _ADAPTER in body[1] or _MONITORS in body[1]:  # in one signal, or in two
+                if _ADAPTER in body[1]:
+                    self._adapters.added(body[0], _plain(body[1][_ADAPTER]))
+                if _MONITORS in body[1]:
+                    self._adapters.offers_monitors(body[0])
             case "InterfacesRemoved" if _ADAPTER in body[1]:
                 self._adapters.removed(body[0])
             case "PropertiesChanged" if body[0] == _ADAPTER:

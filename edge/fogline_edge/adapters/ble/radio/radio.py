@@ -19,7 +19,9 @@ from fogline_edge.adapters.ble.radio.bluez import Bluez
 from fogline_edge.adapters.ble.radio.connect_attempt import ConnectTurns
 from fogline_edge.adapters.ble.radio.scanner import OnAdvertisement, Scanner
 from fogline_edge.adapters.ble.supervision.bluez_state import ProblemLog, RadioPhase
+from fogline_edge.adapters.ble.supervision.scan_mode import Scan
 from fogline_edge.adapters.ble.supervision.supervisor import Effect, Supervisor
+from fogline_edge.profiles.ble_scan import Pattern
 
 _AGAIN_S = 1.0
 _log = logging.getLogger(__name__)
@@ -29,7 +31,7 @@ _log = logging.getLogger(__name__)
 class Radio:
     """Runs one adapter. Calls `on_renew` when known devices and connections become void, `on_turn` after a supervisor's turn.
 
-    `ours`: addresses of the devices to connect to; stale connections to them are closed.
+    `ours`: addresses of the devices to connect to; stale connections to them are closed. `patterns`: see `Scanner`.
     """
 
     supervisor: Supervisor
@@ -38,6 +40,7 @@ class Radio:
     on_renew: Callable[[], None]
     on_turn: Callable[[], None]
     counters: BleCounters
+    patterns: Sequence[Pattern] = ()
 
     def __post_init__(self) -> None:
         self.turns = ConnectTurns(self.supervisor, self._ask)
@@ -46,7 +49,8 @@ class Radio:
         self._asked: deque[tuple[Callable[[], list[Effect]], asyncio.Future[None]]] = deque()
         self._problem_log = ProblemLog(self.supervisor.problem, self.supervisor.action)
         self._power_error = ""
-        self._scanner = Scanner(self._received)
+        self._scanner = Scanner(self._received, self.patterns)
+        self._logged_scan: Scan | None = None
         self._bluez = Bluez(self.supervisor.limits.wanted, self._wake.set)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -69,6 +73,11 @@ class Radio:
     def adapter(self) -> str:
         """Name of the adapter in use, empty if there is none."""
         return self.supervisor.bluez.adapter or ""
+
+    def scan_actively(self, why: str) -> None:
+        """Scan actively from the next turn on, for the reason `why`."""
+        self.supervisor.choice.insufficient(why)
+        self._wake.set()
 
     def _ask(self, decide: Callable[[], list[Effect]]) -> asyncio.Future[None]:
         waiting: asyncio.Future[None] = self._loop.create_future()
@@ -155,7 +164,8 @@ class Radio:
                 case Effect.CLOSE_STALE:
                     await close_stale_links(self.ours, self.counters)
                 case Effect.START:
-                    why = await self._scanner.start(self.adapter)
+                    why = await self._scanner.start(self.adapter, supervisor.scan.mode)
+                    self._log_scan(why)
                     now_s = self._loop.time()
                     todo.extend(supervisor.started(now_s) if why is None else supervisor.failed(why, now_s))
                 case Effect.LOOK:
@@ -165,6 +175,15 @@ class Radio:
                 case Effect.POWER_CYCLE:
                     await self._power(on=False)
                     await self._power(on=True)
+
+    def _log_scan(self, why: str | None) -> None:
+        """Log why the scan that has started is active or passive, if the reason is another one than before."""
+        scan, asked = self.supervisor.scan, self.supervisor.choice.setting == "passive"
+        if why is None and scan != self._logged_scan:
+            level = logging.WARNING if asked and not scan.passive else logging.INFO
+            extra = {"reason": f"scan-{scan.reason}"}
+            _log.log(level, "Bluetooth: the scan is %s: %s", scan.mode, scan.why, extra=extra)
+            self._logged_scan = scan
 
     async def _power(self, *, on: bool) -> None:
         try:

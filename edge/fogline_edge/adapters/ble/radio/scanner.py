@@ -2,14 +2,18 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 from bleak import BleakScanner
+from bleak.args.bluez import BlueZScannerArgs, OrPattern
+from bleak.assigned_numbers import AdvertisementDataType
 from bleak.backends.device import BLEDevice
 from bleak.backends.scanner import AdvertisementData
 
 from fogline.advertisement import Advertisement
 from fogline_edge.adapters.ble.radio.bleak_manager import BLUEZ_ERRORS, error_text, leave_dead_bus
+from fogline_edge.profiles.ble_scan import Pattern
 
 _START_LIMIT_S = 10.0
 _STOP_LIMIT_S = 5.0
@@ -20,13 +24,14 @@ OnAdvertisement = Callable[[BLEDevice, Advertisement, int], None]
 
 
 class Scanner:
-    """Calls `on_advertisement` for each advertisement while it runs."""
+    """Calls `on_advertisement` for each advertisement while it runs. `patterns`: of those that a passive scan reports."""
 
-    def __init__(self, on_advertisement: OnAdvertisement) -> None:
+    def __init__(self, on_advertisement: OnAdvertisement, patterns: Sequence[Pattern] = ()) -> None:
         self._on_advertisement = on_advertisement
+        self._patterns = [OrPattern(position, AdvertisementDataType(kind), data) for position, kind, data in patterns]
         self._scanner: BleakScanner | None = None
 
-    async def start(self, adapter: str) -> str | None:
+    async def start(self, adapter: str, mode: Literal["active", "passive"] = "active") -> str | None:
         """Start scanning, in place of the former scan. Returns the reason in one line if that fails."""
         await self.stop()
         scanner: BleakScanner
@@ -36,7 +41,8 @@ class Scanner:
                 self._on_advertisement(device, _advertisement_of(data), data.rssi)
 
         # without DuplicateData, BlueZ 5.82 lost 10 of 40 changing payloads, in holes of 6 s
-        scanner = BleakScanner(received, bluez={"adapter": adapter, "filters": {"DuplicateData": True}})
+        filters: BlueZScannerArgs = {"adapter": adapter, "filters": {"DuplicateData": True}, "or_patterns": [*self._patterns]}
+        scanner = BleakScanner(received, scanning_mode=mode, bluez=filters)
         self._scanner = scanner
         try:
             async with asyncio.timeout(_START_LIMIT_S):

@@ -4,5 +4,6 @@
 `ladder`: escalation of remedies against silence
 `outages`: times without scanning
 `pause_budget`: budget of scan pauses
+`scan_mode`: whether the next scan is active or passive, and why
 `supervisor`: decides about the radio
 """

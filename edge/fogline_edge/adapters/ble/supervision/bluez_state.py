@@ -1,5 +1,6 @@
 """State of BlueZ and its adapters, the reason why the gateway cannot scan, and the changes of it that are logged. Pure."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -36,10 +37,15 @@ class Adapters:
         self._found: dict[str, dict[str, Any]] = {}
         self._used: str | None = None
         self._going_off: set[str] = set()
+        self._monitors: set[str] = set()
 
-    def replace(self, adapters: dict[str, dict[str, Any]]) -> None:
-        """Replace all adapters."""
-        self._found = adapters
+    def replace(self, adapters: dict[str, dict[str, Any]], monitors: Iterable[str]) -> None:
+        """Replace all adapters. `monitors`: paths of those for which BlueZ offers passive scans."""
+        self._found, self._monitors = adapters, set(monitors)
+
+    def offers_monitors(self, path: str) -> None:
+        """Note that BlueZ offers passive scans by an adapter."""
+        self._monitors.add(path)
 
     def added(self, path: str, properties: dict[str, Any]) -> None:
         """Add an adapter that was plugged in."""
@@ -49,6 +55,7 @@ class Adapters:
         """Remove an adapter that was unplugged."""
         self.unplugged += path == self.chosen
         self._found.pop(path, None)
+        self._monitors.discard(path)
         self._going_off.discard(path)
 
     def changed(self, path: str, properties: dict[str, Any]) -> None:
@@ -73,6 +80,7 @@ class Adapters:
     def clear(self) -> None:
         """Forget all adapters."""
         self._found = {}
+        self._monitors.clear()
         self._going_off.clear()
 
     @property
@@ -89,6 +97,10 @@ class Adapters:
         found = self._found[path]
         return bool(found.get("Powered")), bool(found.get("Discovering", True)), found.get("PowerState") == "off-blocked"
 
+    def may_monitor(self, path: str) -> bool:
+        """Return True if BlueZ offers passive scans by the adapter."""
+        return path in self._monitors
+
     def _fits(self, path: str, properties: dict[str, Any]) -> bool:
         names = (path.rpartition("/")[2].upper(), str(properties.get("Address", "")).upper())
         return self._wanted is None or self._wanted.upper() in names
@@ -99,6 +111,7 @@ class BluezState:
     """State of BlueZ. `why`: the reason why the bus is unreachable. `daemon`: the unique bus name of the owner of `org.bluez`.
 
     `adapter`: the one in use. `unplugged` and `switched_off`: counts, so short absences show. `blocked`: `soft` or `hard`.
+    `monitors`: BlueZ offers passive scans (`org.bluez.AdvertisementMonitorManager1`).
     """
 
     why: str | None = None
@@ -109,6 +122,7 @@ class BluezState:
     switched_off: int = 0
     discovering: bool = True
     blocked: str | None = None
+    monitors: bool = False
 
     @property
     def phase(self) -> RadioPhase:

@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 
-from fogline_edge.adapters.ble.counters import Steps
+from fogline_edge.adapters.ble.counters import ScanMeter, Steps
 from fogline_edge.adapters.ble.supervision.bluez_state import BluezState, RadioPhase, loss_between, problem_of
 from fogline_edge.adapters.ble.supervision.ladder import ACTIONS, Ladder, Rung
+from fogline_edge.adapters.ble.supervision.scan_mode import SILENCES, Scan, ScanChoice
 
 LOOK_AGAIN_S = 10.0
 """Interval of asking BlueZ for its adapters while there is none to use. BlueZ signals changes, but a signal may be lost."""
@@ -64,9 +65,13 @@ class RadioTimeouts:
 
 @dataclass(slots=True)
 class Supervisor:
-    """Supervisor of one adapter. `problem`, `action`: the fault and its remedy, for users. `deadline_s`: of the next `tick`."""
+    """Supervisor of one adapter. `problem`, `action`: the fault and its remedy, for users. `deadline_s`: of the next `tick`.
+
+    `choice`: chooses between active and passive scans. `scan`: the present or next one.
+    """
 
     limits: RadioTimeouts
+    choice: ScanChoice = field(default_factory=ScanChoice)
     steps: Steps = field(default_factory=Steps)
     phase: RadioPhase = RadioPhase.NO_BUS
     bluez: BluezState = field(default_factory=lambda: BluezState(why="not looked yet"))
@@ -74,6 +79,8 @@ class Supervisor:
     action: str = TRYING_AGAIN
     deadline_s: float | None = None
     ladder: Ladder = field(init=False)
+    scan: Scan = field(default_factory=Scan)
+    meter: ScanMeter = field(default_factory=ScanMeter)
     _cycled: bool = False
     _failures: int = 0
     _in_trouble: bool = False
@@ -91,7 +98,7 @@ class Supervisor:
         before, self.bluez = self.bluez, bluez
         self._cycled = self._cycled and not (bluez.powered and not before.powered)
         if bluez.discovering != before.discovering:
-            self._stopped_s = inf if bluez.discovering else now_s
+            self._stopped_s = _stopped_at(self.bluez, self.scan, now_s)
         if bluez == before and self.phase is not RadioPhase.NO_BUS:
             return []
         lost = loss_between(before, bluez)
@@ -99,6 +106,7 @@ class Supervisor:
             setattr(self.steps, lost, getattr(self.steps, lost) + 1)
             self._in_trouble = True
             self.ladder.links_lost()
+            self.choice.forget()
         gone = [Effect.DROP_SCANNER, Effect.RENEW] if lost else []
         phase = bluez.phase
         if phase is RadioPhase.STARTING:
@@ -120,7 +128,7 @@ class Supervisor:
         self.steps.scanners += 1
         self._failures, self._cycled = 0, False
         self.phase, self._received_s = RadioPhase.SCANNING, now_s
-        self._stopped_s = inf if self.bluez.discovering else now_s
+        self._stopped_s = _stopped_at(self.bluez, self.scan, now_s)
         if self.ladder.rung == 0:
             self._silent_s = now_s
             self._recovered()
@@ -133,6 +141,9 @@ class Supervisor:
         """The scanner of the last `START` does not run. Ignored in every other phase."""
         if self.phase is not RadioPhase.STARTING:
             return []
+        if self.scan.passive:
+            self.choice.refused(why)
+            return self._start()
         self.steps.start_failures += 1
         self._failures += 1
         self._in_trouble = True
@@ -146,8 +157,9 @@ class Supervisor:
         self._received_s = self._silent_s = now_s
         self.ladder.received(now_s)
         self._patience_s = STOPPED_S
-        self._stopped_s = inf if self.bluez.discovering else now_s
+        self._stopped_s = _stopped_at(self.bluez, self.scan, now_s)
         if self.ladder.rung and self.phase is RadioPhase.SCANNING:
+            self.choice.received(self.scan)
             self.ladder.reset()
             self._recovered()
 
@@ -185,6 +197,8 @@ class Supervisor:
 
     def _start(self) -> list[Effect]:
         self.phase, self.deadline_s = RadioPhase.STARTING, None
+        self.scan = self.choice.next(offered=self.bluez.monitors)
+        self.meter.scan = {self.scan.reason: 1}
         return [Effect.START]
 
     def _pause(self) -> list[Effect]:
@@ -192,21 +206,26 @@ class Supervisor:
         return [Effect.DROP_SCANNER]
 
     def _set_scan_deadline(self) -> None:
-        self.deadline_s = min(self._received_s + self.ladder.period_s, self._stopped_s + self._patience_s)
+        period_s = self.ladder.period_s * (SILENCES if self.scan.passive else 1)
+        if self.choice.replaces(self.scan, offered=self.bluez.monitors):
+            self._stopped_s = -inf  # a scan of the other kind replaces it at once
+        self.deadline_s = min(self._received_s + period_s, self._stopped_s + self._patience_s)
 
     def _silence(self, now_s: float) -> list[Effect]:
         self.steps.silences += 1
         self._in_trouble = True
         self.problem = f"no advertisement was received for {now_s - self._silent_s:.0f} s"
+        self.choice.silent(self.scan, now_s - self._silent_s)
         return self._climb(now_s)
 
     def _scan_again(self) -> list[Effect]:
         """Replace a scanner that BlueZ has stopped. Each one that does not help doubles the time before the next."""
-        self.steps.scan_stopped += 1
-        self._in_trouble = True
-        self.action = "starting a new scanner"
-        self.problem = "BlueZ stopped scanning, as it does when another program stops its own scan"
-        self._patience_s *= 2
+        if not self.choice.replaces(self.scan, offered=self.bluez.monitors):
+            self.steps.scan_stopped += 1
+            self._in_trouble = True
+            self.action = "starting a new scanner"
+            self.problem = "BlueZ stopped scanning, as it does when another program stops its own scan"
+            self._patience_s *= 2
         return [Effect.DROP_SCANNER, *self._start()]
 
     def _recovered(self) -> None:
@@ -222,3 +241,8 @@ class Supervisor:
             self.problem = f"{self.problem}; new scanner, new clients, adapter {self.bluez.adapter} off and on: nothing helps"
         self._start()
         return _EFFECTS[rung]
+
+
+def _stopped_at(bluez: BluezState, scan: Scan, now_s: float) -> float:
+    """Return when BlueZ has stopped the scanner, `inf` if it has not. For a passive one, `Discovering` means nothing."""
+    return inf if bluez.discovering or scan.passive else now_s
