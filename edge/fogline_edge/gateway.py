@@ -210,8 +210,8 @@ async def _open_adapters(
         adapters.append(_Adapter([AdapterCounters("http", http.counters)], {"http": "{}:{}".format(*http.address)}))
     if settings.ble is not None:
         await start("ble", ble := make_ble(settings.ble, outbox, downlink))
-        counted = (("ble", ble.counters), ("ble", ble.scan), ("ble_supervisor", ble.steps))
-        adapters.append(_Adapter([AdapterCounters(*each) for each in counted]))
+        of_radio = (("ble", ble.counters), ("ble", ble.scan), ("ble_supervisor", ble.steps))
+        adapters.append(_Adapter([AdapterCounters(*each) for each in of_radio]))
     for each in settings.mqtt_clients:
         from fogline_edge.adapters.mqtt_client.client import MqttClient  # noqa: PLC0415 - paho costs 6 MB, and not all need it
 
