@@ -77,6 +77,8 @@ missing_packages_for_tests() {
     command -v npm >/dev/null || echo npm
     command -v go >/dev/null || echo golang-go
     command -v promtool >/dev/null || echo prometheus
+    command -v microsocks >/dev/null || echo microsocks
+    PATH=$PATH:/usr/sbin command -v tinyproxy >/dev/null || echo tinyproxy
 }
 
 java_package() {
@@ -106,7 +108,7 @@ install_packages() {
     $root env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
         apt-get install -y -qq --no-install-recommends $packages >"$state/apt.log" 2>&1 \
         || { tail -n 20 "$state/apt.log" >&2; fail "apt-get could not install: $packages(see $state/apt.log)"; }
-    for service in mosquitto prometheus postgresql; do
+    for service in mosquitto prometheus postgresql tinyproxy; do
         case " $packages" in *" $service "*)
             if [ -d /run/systemd/system ]; then
                 say "keeping the service of the package $service from starting by itself: systemctl disable $service"

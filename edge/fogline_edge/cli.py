@@ -34,7 +34,7 @@ from fogline_edge.operate.status import read_events, read_status
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.writer.quarantine import EventKey
 from fogline_edge.profiles.ble_files import built_in_profiles, find_profiles
-from fogline_edge.settings import EdgeSettings, load
+from fogline_edge.settings import EdgeSettings, ProxySettings, load
 
 EXAMPLE = """\
 examples:
@@ -130,6 +130,9 @@ def _add_enroll(commands: Any) -> None:
     text = "token of `fogline gateway add`, which `ps` shows; - (the default): it is a line of the standard input"
     enrolling.add_argument("token", nargs="?", default="-", help=text)
     enrolling.add_argument("--bridge", required=True, help="address of the bridge, host:port")
+    text = "proxy on the way to the bridge, socks5://user@host:port or http://user@host:port; the settings name it too"
+    enrolling.add_argument("--proxy", metavar="URL", help=text)
+    enrolling.add_argument("--proxy-password-file", type=Path, metavar="FILE", help="file whose first line is its password")
     text = "folder of the settings (default: this one; /etc/fogline with the Debian package)"
     enrolling.add_argument("--out", type=Path, default=settings_folder(FILE), help=text)
     enrolling.add_argument("--json", action="store_true", help="print JSON")
@@ -209,7 +212,9 @@ def run_enroll(arguments: argparse.Namespace) -> int:
     except Poison as error:
         raise Misconfigured(str(error)) from None
     become_owner(arguments.out)
-    settings = enroll(token, arguments.bridge, arguments.out)
+    file = arguments.proxy_password_file
+    proxy = None if arguments.proxy is None else ProxySettings(url=arguments.proxy, password_file=file and str(file.absolute()))
+    settings = enroll(token, arguments.bridge, arguments.out, proxy)
     text = f"gateway {token.gateway} of {token.tenant} is enrolled. Run: fogline-edge run --config {settings}"
     facts = {"gateway": token.gateway, "tenant": token.tenant, "settings": str(settings)}
     show(json.dumps(facts) if arguments.json else text)

@@ -48,6 +48,15 @@ class OutboxSettings(StrictTable, frozen=True, kw_only=True):
         return frozenset(Lane(lane) for lane, what in self.when_full.items() if what == "drop_oldest")
 
 
+class ProxySettings(StrictTable, frozen=True, kw_only=True):
+    """A proxy on the gateway's way to the bridge. TLS is with the bridge, inside the proxy's tunnel."""
+
+    url: str
+    """`socks5://host:port`, or `http://host:port` for HTTP's method CONNECT; `user@` before the host for a login."""
+    password_file: str | None = None
+    """File whose first line is the password. Only its owner may read it (mode 600)."""
+
+
 class UplinkSettings(StrictTable, frozen=True, kw_only=True):
     """The one AMQP connection to the bridge."""
 
@@ -56,6 +65,7 @@ class UplinkSettings(StrictTable, frozen=True, kw_only=True):
     renew: bool = False
     """`true`: the gateway renews the certificate that `fogline-edge enroll` has got for it."""
     tls: TlsSettings | None = None
+    proxy: ProxySettings | None = None
     batch_events: Annotated[int, Meta(ge=1, le=5000)] = 500
     """Largest number of events in one AMQP message."""
     batches_in_flight: Annotated[int, Meta(ge=1, le=100)] = 8
@@ -345,6 +355,8 @@ def load(path: Path) -> EdgeSettings:
     data, ble, uplink = str(path.parent / settings.data), _resolve_ble(path, settings.ble), settings.uplink
     if uplink.tls is not None:
         uplink = msgspec.structs.replace(uplink, tls=resolve_tls(uplink.tls, path.parent))
+    if uplink.proxy is not None:
+        uplink = msgspec.structs.replace(uplink, proxy=_resolve(path, uplink.proxy, "password_file"))
     tracing = resolve_tracing(settings.tracing, path.parent)
     return msgspec.structs.replace(
         settings, data=data, uplink=uplink, mqtt=mqtt, http=http, mqtt_clients=clients, ble=ble, tracing=tracing

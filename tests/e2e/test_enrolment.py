@@ -151,7 +151,7 @@ async def test_a_request_that_is_none_uses_no_token_up(issuing, folder, monkeypa
     async with line.bridge():
         with monkeypatch.context() as patch:
             bad = Message(body=body, content_type=REQUEST_TYPE)
-            patch.setattr(enrolment, "_converse", lambda bridge, who, security, _: converse(bridge, who, security, bad))
+            patch.setattr(enrolment, "_converse", lambda way, who, _: converse(way, who, bad))
             with pytest.raises(Misconfigured, match="certificate signing request"):
                 await enrolled(line, token, folder / "pi")
         await enrolled(line, token, folder / "pi")
@@ -166,7 +166,7 @@ async def test_a_request_for_a_key_of_another_type_uses_no_token_up(issuing, fol
     async with line.bridge():
         with monkeypatch.context() as patch:
             bad = Message(body=request.public_bytes(Encoding.PEM), content_type=REQUEST_TYPE)
-            patch.setattr(enrolment, "_converse", lambda bridge, who, security, _: converse(bridge, who, security, bad))
+            patch.setattr(enrolment, "_converse", lambda way, who, _: converse(way, who, bad))
             with pytest.raises(Misconfigured, match="EC P-256"):
                 await enrolled(line, token, folder / "pi")
         await enrolled(line, token, folder / "pi")

@@ -32,6 +32,7 @@
 `postgres`: a PostgreSQL server
 `power_cut`: disk images after a power cut
 `secure_kafka`: a Kafka broker with TLS, users and ACLs
+`site_proxy`: a SOCKS5 and an HTTP proxy on loopback
 `spark_cluster`: a cluster of Spark whose workers see nothing of the driver's files
 `supervisor`: child processes
 `tcp_line`: slow, cut and half-open TCP connections

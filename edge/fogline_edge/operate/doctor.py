@@ -40,7 +40,7 @@ from fogline_edge.operate.status import read_oldest, read_status
 from fogline_edge.outbox.file.copy_file import read_copy
 from fogline_edge.outbox.file.data_folder import FILE
 from fogline_edge.settings import EdgeSettings, load
-from fogline_edge.uplink.session import uplink_security
+from fogline_edge.uplink.session import uplink_proxy, uplink_security
 
 CARD_CYCLES = 300
 """How often a cheap card bears to be written as a whole. docs/alerts.md has the same number."""
@@ -91,7 +91,8 @@ def _settings(settings: EdgeSettings, config: Path) -> Iterator[Finding]:
 
 def _bridge(settings: EdgeSettings, bridge: str) -> Iterator[Finding]:
     tls = settings.uplink.tls
-    found = list(check_bridge(bridge, "uplink.bridge", None if tls is None else client_context(tls, "uplink.tls")))
+    context = None if tls is None else client_context(tls, "uplink.tls")
+    found = list(check_bridge(bridge, "uplink.bridge", context, uplink_proxy(settings.uplink)))
     yield from found
     if running_pid(Path(settings.data)) is None and all(each.grade is not Grade.FAIL for each in found):
         yield _login(settings, bridge)  # a second connection would end that of a running gateway
@@ -103,8 +104,8 @@ def _login(settings: EdgeSettings, bridge: str) -> Finding:
     properties: dict[str, Property] = {"tenant": settings.tenant, "product": PRODUCT, "version": version("fogline-edge")}
 
     async def visit() -> str:
-        security = uplink_security(settings.uplink)
-        return await try_login(host, port, AmqpClient(settings.gateway, properties, security))
+        client = AmqpClient(settings.gateway, properties, uplink_security(settings.uplink))
+        return await try_login(host, port, client, uplink_proxy(settings.uplink))
 
     if why := asyncio.run(visit()):
         return Finding(Grade.FAIL, "login", f"{bridge} does not let gateway {settings.gateway} in: {why}", _REFUSED)

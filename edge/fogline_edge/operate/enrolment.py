@@ -22,10 +22,11 @@ from fogline.message import Message
 from fogline.process.files.durable_file import replace_file
 from fogline.process.files.settings_file import split_endpoint
 from fogline.process.files.tls_files import trusting
+from fogline.transport.proxy.proxy_address import ProxyAddress
 from fogline_edge.operate.first_settings import CA, CERTIFICATE, FILE, FirstSettings, write_first
 from fogline_edge.operate.renewal import times_line
-from fogline_edge.settings import EdgeSettings, load
-from fogline_edge.uplink.session import uplink_security
+from fogline_edge.settings import EdgeSettings, ProxySettings, load
+from fogline_edge.uplink.session import proxy_of, uplink_proxy, uplink_security
 
 LIMIT_S = 30.0
 T = TypeVar("T")
@@ -38,10 +39,19 @@ class Identity(NamedTuple):
     ca: str
 
 
-def enroll(token: EnrolmentToken, bridge: str, folder: Path) -> Path:
+class _Way(NamedTuple):
+    """The way to a bridge (`host:port`), and what the gateway shows there."""
+
+    bridge: str
+    security: ClientSecurity
+    proxy: ProxyAddress | None
+
+
+def enroll(token: EnrolmentToken, bridge: str, folder: Path, proxy: ProxySettings | None = None) -> Path:
     """Get the first certificate, and write it and settings that run to `folder`. Returns the settings file.
 
-    Settings that exist are kept; a certificate there is an error. Raises `Misconfigured`, `Unreachable`.
+    `proxy`: on the way to the bridge; the settings name it too. Settings that exist are kept; a certificate there is an error.
+    Raises `Misconfigured`, `Unreachable`.
     """
     certificate, settings = folder / CERTIFICATE, folder / FILE
     if certificate.exists():
@@ -51,13 +61,14 @@ def enroll(token: EnrolmentToken, bridge: str, folder: Path) -> Path:
         _check_kept(settings, token)
     login = Login(PLAIN, USER_PREFIX + token.gateway, token.secret)
     security = ClientSecurity(login, trusting(token.ca, "the token"))
+    through = proxy_of(proxy, "--proxy")
     try:
         folder.mkdir(parents=True, exist_ok=True)  # before the token is used up
-        found = asyncio.run(_request(bridge, token.tenant, token.gateway, security))
+        found = asyncio.run(_request(_Way(bridge, security, through), token.tenant, token.gateway))
         (folder / CA).write_text(found.ca)
         replace_file(certificate, found.pair)
         if not settings.exists():
-            write_first(settings, FirstSettings(token.tenant, token.gateway, bridge), tls=True)
+            write_first(settings, FirstSettings(token.tenant, token.gateway, bridge), tls=True, proxy=proxy)
     except OSError as error:
         raise Misconfigured(f"{folder}: cannot write: {error.strerror}") from None
     return settings
@@ -87,16 +98,16 @@ def renew(settings: EdgeSettings) -> None:
 
 async def _renewed(settings: EdgeSettings) -> Identity:
     """Return a new certificate of the first bridge that issues one. Raises `Unreachable`, `Misconfigured`."""
-    security = uplink_security(settings.uplink)
-    return await _first(settings, lambda bridge: _request(bridge, settings.tenant, settings.gateway, security))
+    return await _first(settings, lambda way: _request(way, settings.tenant, settings.gateway))
 
 
-async def _first(settings: EdgeSettings, ask: Callable[[str], Awaitable[T]]) -> T:
+async def _first(settings: EdgeSettings, ask: Callable[[_Way], Awaitable[T]]) -> T:
     """Return the answer of the first bridge that can be reached. Raises `Unreachable`, and what `ask` raises."""
     reasons: list[str] = []
+    security, proxy = uplink_security(settings.uplink), uplink_proxy(settings.uplink)
     for bridge in settings.uplink.bridges:
         try:
-            return await ask(bridge)
+            return await ask(_Way(bridge, security, proxy))
         except Unreachable as error:
             reasons.append(f"{bridge}: {error}")
     raise Unreachable("; ".join(reasons))
@@ -104,41 +115,41 @@ async def _first(settings: EdgeSettings, ask: Callable[[str], Awaitable[T]]) -> 
 
 def revoke(settings: EdgeSettings) -> str:
     """Have the gateway's certificate revoked. Returns its serial number. Raises `Unreachable`, `Misconfigured`."""
-    security, who = uplink_security(settings.uplink), EnrollAddress(settings.tenant, settings.gateway)
-    answer = asyncio.run(_first(settings, lambda bridge: _converse(bridge, who, security, Message(content_type=REVOKE_TYPE))))
+    who = EnrollAddress(settings.tenant, settings.gateway)
+    answer = asyncio.run(_first(settings, lambda way: _converse(way, who, Message(content_type=REVOKE_TYPE))))
     if not answer.revoked:
         raise Misconfigured(f"the bridge revokes nothing: {answer.refused}")
     return answer.revoked
 
 
-async def _request(bridge: str, tenant: str, gateway: str, security: ClientSecurity) -> Identity:
+async def _request(way: _Way, tenant: str, gateway: str) -> Identity:
     """Return a new key with its certificate. Raises `Unreachable`, `Misconfigured`."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, gateway)])
     request = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
     message = Message(body=request.public_bytes(serialization.Encoding.PEM), content_type=REQUEST_TYPE)
-    answer = await _converse(bridge, EnrollAddress(tenant, gateway), security, message)
+    answer = await _converse(way, EnrollAddress(tenant, gateway), message)
     if answer.refused:
-        raise Misconfigured(f"the bridge at {bridge} issues no certificate: {answer.refused}")
+        raise Misconfigured(f"the bridge at {way.bridge} issues no certificate: {answer.refused}")
     encoding, kind = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     secret = key.private_bytes(encoding, kind, serialization.NoEncryption())
     certificate = check_certificate(answer.certificate, key.public_key())
     return Identity(_times(certificate).encode() + answer.certificate.encode() + secret, answer.ca)
 
 
-async def _converse(bridge: str, who: EnrollAddress, security: ClientSecurity, message: Message) -> Enrolled:
+async def _converse(way: _Way, who: EnrollAddress, message: Message) -> Enrolled:
     """Return the answer of a bridge to one message. Raises `Unreachable`. Safe to cancel: the bridge may have the message."""
-    host, port = split_endpoint(bridge, "--bridge")
-    client = AmqpClient(who.gateway, {"tenant": who.tenant, "product": PRODUCT}, security)
+    host, port = split_endpoint(way.bridge, "--bridge")
+    client = AmqpClient(who.gateway, {"tenant": who.tenant, "product": PRODUCT}, way.security)
     try:
         async with client, asyncio.timeout(LIMIT_S):
-            await client.open(host, port)
+            await client.open(host, port, way.proxy)
             inbox = Inbox(client, "certificates", str(who), credit=1)
             client.attach("requests", str(who))
             client.send(message)
             return read_document((await inbox.next()).body, Enrolled, "the answer")
     except TimeoutError:
-        raise Unreachable(f"the bridge at {bridge} does not answer in {LIMIT_S:.0f} s") from None
+        raise Unreachable(f"the bridge at {way.bridge} does not answer in {LIMIT_S:.0f} s") from None
     except Poison as error:
         raise Unreachable(f"the answer cannot be read: {error}") from None
     except Unreachable:

@@ -1,5 +1,6 @@
 """Writes a gateway's first settings file, for `fogline-edge init`, which asks three questions, and `fogline-edge enroll`."""
 
+import json
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from fogline.errors import Misconfigured
 from fogline.installed import SETTINGS, STATE
 from fogline.process.console.terminal import tell
 from fogline.process.files.settings_file import is_loopback, split_endpoint
+from fogline_edge.settings import ProxySettings
 
 FILE = "edge.toml"
 CERTIFICATE, CA = "gateway.pem", "ca.pem"
@@ -94,13 +96,16 @@ def require_none(path: Path) -> None:
         raise Misconfigured(f"{path} exists already, and is not overwritten: move it away, or name another folder with --out")
 
 
-def write_first(path: Path, first: FirstSettings, *, tls: bool) -> None:
-    """Write the settings file. `tls`: with the files of `fogline-edge enroll`. Raises `Misconfigured` if there is one."""
+def write_first(path: Path, first: FirstSettings, *, tls: bool, proxy: ProxySettings | None = None) -> None:
+    """Write the settings file. `tls`: with the files of `fogline-edge enroll`. `proxy`: on the way to the bridge.
+
+    Raises `Misconfigured` if there is a file already.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             data = str(STATE) if path.parent == SETTINGS else "data"
-            file.write(settings_text(first, tls=tls, data=data))
+            file.write(settings_text(first, tls=tls, data=data, proxy=proxy))
     except FileExistsError:
         require_none(path)
     except OSError as error:
@@ -122,7 +127,7 @@ def next_steps(first: FirstSettings, folder: Path) -> list[str]:
     ]
 
 
-def settings_text(first: FirstSettings, *, tls: bool, data: str = "data") -> str:
+def settings_text(first: FirstSettings, *, tls: bool, data: str = "data", proxy: ProxySettings | None = None) -> str:
     """Return the settings. What the gateway does not need at first is there as a comment. `data`: folder of the outbox."""
     mark = "" if tls else "# "
     lines = (
@@ -141,6 +146,7 @@ def settings_text(first: FirstSettings, *, tls: bool, data: str = "data") -> str
         f'{mark}certificate = "{CERTIFICATE}"',
         f'{mark}key = "{CERTIFICATE}"',
         "",
+        *_proxy_lines(proxy),
         "[mqtt]                         # MQTT for devices: on this machine, 127.0.0.1:1883",
         "# port = 1883                  # needed beside [mqtt.tls] only, to keep it",
         '# users = "users"              # devices log in: mosquitto_passwd -H sha512-pbkdf2 -c users NAME',
@@ -158,3 +164,15 @@ def settings_text(first: FirstSettings, *, tls: bool, data: str = "data") -> str
         '# profiles = ["bthome"]',
     )
     return "".join(f"{line}\n" for line in lines)
+
+
+def _proxy_lines(proxy: ProxySettings | None) -> list[str]:
+    if proxy is None:
+        return []
+    file = [] if proxy.password_file is None else [f"password_file = {json.dumps(proxy.password_file)}"]
+    return [
+        "[uplink.proxy]                 # the way to the bridge: docs/way-out.md",
+        f"url = {json.dumps(proxy.url)}",
+        *file,
+        "",
+    ]

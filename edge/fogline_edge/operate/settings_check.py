@@ -15,7 +15,7 @@ from fogline_edge.adapters.mqtt_client.access import check_client
 from fogline_edge.operate.renewal import read_times
 from fogline_edge.rules.event_rules import rules_of
 from fogline_edge.settings import EdgeSettings
-from fogline_edge.uplink.session import uplink_security
+from fogline_edge.uplink.session import uplink_proxy, uplink_security
 
 
 def check(settings: EdgeSettings) -> None:
@@ -25,6 +25,7 @@ def check(settings: EdgeSettings) -> None:
         if settings.uplink.tls is None:
             require_loopback(host, "uplink.bridge")
     uplink_security(settings.uplink)
+    uplink_proxy(settings.uplink)
     if settings.uplink.renew:
         if settings.uplink.tls is None or settings.uplink.tls.certificate is None:
             raise Misconfigured("uplink.renew needs [uplink.tls]")

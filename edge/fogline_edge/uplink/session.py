@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from fogline import address
 from fogline.address import shown
-from fogline.amqp.driver import AmqpConnection, connect
+from fogline.amqp.dial import dial
+from fogline.amqp.driver import AmqpConnection
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import AmqpPeer, Delivery, Link
 from fogline.amqp.login import EXTERNAL, Login
@@ -26,8 +27,10 @@ from fogline.gateway import hello
 from fogline.message import Message, Property
 from fogline.process.cancellation import end_tasks
 from fogline.process.files.settings_file import require_loopback, split_endpoint
-from fogline.process.files.tls_files import client_context
-from fogline_edge.settings import UplinkSettings
+from fogline.process.files.tls_files import check_private, client_context
+from fogline.process.files.user_file import read_password
+from fogline.transport.proxy.proxy_address import ProxyAddress, parse_proxy, with_password
+from fogline_edge.settings import ProxySettings, UplinkSettings
 from fogline_edge.uplink.lanes import LaneLinks
 from fogline_edge.uplink.pump import PumpContext
 from fogline_edge.uplink.statistics_sender import ReadStatistics, send_statistics
@@ -56,6 +59,27 @@ def uplink_security(settings: UplinkSettings) -> ClientSecurity:
     if settings.tls.certificate is None:
         raise Misconfigured("[uplink.tls] needs `certificate` and `key`: a gateway proves its name by them")
     return ClientSecurity(Login(EXTERNAL), client_context(settings.tls, "uplink.tls"))
+
+
+def uplink_proxy(settings: UplinkSettings) -> ProxyAddress | None:
+    """Return the proxy on the way to the bridge, None for none. Raises `Misconfigured`."""
+    proxy = proxy_of(settings.proxy, "uplink.proxy")
+    if proxy is not None and settings.tls is None:
+        require_loopback(proxy.host, "uplink.proxy.url")
+    return proxy
+
+
+def proxy_of(settings: ProxySettings | None, key: str) -> ProxyAddress | None:
+    """Return a proxy with its password, None for none. Raises `Misconfigured`, which names `key`."""
+    if settings is None:
+        return None
+    proxy, file = parse_proxy(settings.url, key), settings.password_file
+    if file is not None:
+        check_private(file, key)
+        return with_password(proxy, read_password(file, key), key)
+    if proxy.user:
+        raise Misconfigured(f"{key}: user {proxy.user!a} needs a password: name the file that has it")
+    return proxy
 
 
 class Redirect(SlowDown):
@@ -103,14 +127,14 @@ class BridgeSession:
         host, port = split_endpoint(self._bridge, "uplink.bridge")
         properties: dict[str, Property] = {"tenant": self._outbox.tenant, "product": hello.PRODUCT, "version": _VERSION}
         try:
-            security = uplink_security(self._settings)
+            security, proxy = uplink_security(self._settings), uplink_proxy(self._settings)
         except Misconfigured as error:  # files that are just being replaced
             raise Unreachable(str(error)) from None
         idle_timeout_s = self._settings.idle_timeout_s
         engine = Engine(
             self._outbox.gateway, hostname=host, properties=properties, security=security, idle_timeout_s=idle_timeout_s
         )
-        connection = await connect(host, port, engine, self)
+        connection = await dial(host, port, engine, self, proxy)
         try:
             await self._until_over(self._opened, HELLO_S)
             welcome = await self._say_hello(connection)

@@ -2,6 +2,7 @@
 
 `backoff`: pauses between connection attempts, with full jitter
 `client`: the connection of a client, which every program that connects to a bridge stands on, but the uplink
+`dial`: connects a client's socket, direct or through a proxy
 `driver`: one connection on one socket, with asyncio
 `engine`: bytes in, bytes and events out, on proton
 `events`: links, deliveries and the events of a connection

@@ -12,7 +12,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from fogline.amqp.driver import AmqpConnection, connect
+from fogline.amqp.dial import dial
+from fogline.amqp.driver import AmqpConnection
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import AmqpPeer, Delivery, Link
 from fogline.amqp.outcome import ACCEPTED, NOT_ALLOWED, Condition, Outcome
@@ -23,6 +24,7 @@ from fogline.amqp.wire import decode
 from fogline.connection_clock import monotonic_ms, offset_of, with_time_left
 from fogline.errors import NotSent, Unreachable
 from fogline.message import Message, Property
+from fogline.transport.proxy.proxy_address import ProxyAddress
 
 CLOSE_S = 1.0
 """Time that the peer has to answer the close of the connection."""
@@ -71,13 +73,13 @@ class AmqpClient:
         """The reason for the end of the connection, "" before."""
         return self.over.result() if self.over.done() else ""
 
-    async def open(self, host: str, port: int) -> None:
-        """Connect, log in and wait for the peer's open frame. Safe to cancel: nothing stays open.
+    async def open(self, host: str, port: int, proxy: ProxyAddress | None = None) -> None:
+        """Connect, log in and wait for the peer's open frame. Safe to cancel: nothing stays open. `proxy`: see `dial`.
 
         Raises `Unreachable`. `why` is "" then if there was no connection.
         """
         engine = Engine(self._name, hostname=host, properties=self._properties, security=self._security)
-        connection = self._connection = await connect(host, port, engine, self)
+        connection = self._connection = await dial(host, port, engine, self, proxy)
         try:
             await self._answered.wait()
         except asyncio.CancelledError:

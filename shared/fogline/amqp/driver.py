@@ -355,7 +355,7 @@ def open_connections() -> list[AmqpConnection]:
 
 
 async def connect(host: str, port: int, engine: Engine, handler: Handler) -> AmqpConnection:
-    """Connect a client's socket; `Handler.opened` follows. Raises `Unreachable`."""
+    """Connect a client's socket to its server; `Handler.opened` follows. Raises `Unreachable`."""
     made: list[AmqpConnection] = []
 
     def make() -> SocketProtocol:  # asyncio calls it once, after the socket is connected
@@ -365,7 +365,7 @@ async def connect(host: str, port: int, engine: Engine, handler: Handler) -> Amq
     try:
         async with asyncio.timeout(HANDSHAKE_S):
             await asyncio.get_running_loop().create_connection(make, host, port)
-    except (OSError, TimeoutError) as error:
+    except (OSError, TimeoutError, UnicodeError) as error:  # UnicodeError: no host can have such a name
         raise Unreachable(f"cannot connect to {host}:{port}: {error or 'timeout'}") from None
     return made[0]
 

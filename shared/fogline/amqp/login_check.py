@@ -5,19 +5,20 @@ import asyncio
 from fogline.amqp.client import AmqpClient
 from fogline.amqp.refusal import refusal_in
 from fogline.errors import Unreachable
+from fogline.transport.proxy.proxy_address import ProxyAddress
 
 LIMIT_S = 15.0
 """Time that the peer has to open the connection, and to answer its close."""
 
 
-async def try_login(host: str, port: int, client: AmqpClient) -> str:
+async def try_login(host: str, port: int, client: AmqpClient, proxy: ProxyAddress | None = None) -> str:
     """Connect, open and close. Returns why the peer does not let this side in, "" if it does.
 
     Raises `Unreachable`. Safe to cancel.
     """
     try:
         async with client, asyncio.timeout(LIMIT_S):
-            await client.open(host, port)
+            await client.open(host, port, proxy)
             client.close()
             await asyncio.wait([client.over])
     except TimeoutError:

@@ -14,17 +14,21 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from fogline.errors import FoglineError
+from fogline.errors import FoglineError, Unreachable
 from fogline.process.console import terminal
 from fogline.process.console.listing import utc
 from fogline.process.files.settings_file import split_endpoint
 from fogline.process.kernel_clock import machine_is_synchronized
+from fogline.transport.proxy.proxy_address import ProxyAddress, authority
+from fogline.transport.proxy.proxy_errors import cannot_connect, proxy_ended, too_slow
+from fogline.transport.proxy.tunnel import Tunnel, tunnel_through
 from fogline.transport.tls import tls_reason
 
 CONNECT_S = 5.0
 _DAY_S = 86_400
 _CERTIFICATE_WARN_DAYS = 7
 _FULL_SHARE = 0.05
+_PIECE_BYTES = 4096
 _HEADERS = {False: b"AMQP\x00\x01\x00\x00", True: b"AMQP\x03\x01\x00\x00"}
 """Protocol headers (AMQP 1.0 part 2, section 2.2, and part 5, section 5.3.1), by whether TLS is in use."""
 
@@ -126,18 +130,19 @@ def graded_end(end: datetime, subject: str, what: str, remedy: str, warn_days: f
     return Finding(grade, subject, f"{what}: {days:.0f} days left", remedy if grade is Grade.WARN else "")
 
 
-def check_bridge(endpoint: str, key: str, context: ssl.SSLContext | None) -> Iterator[Finding]:
-    """Resolve, connect and exchange the protocol header. Nothing is opened, so a connection that exists is not replaced."""
+def check_bridge(
+    endpoint: str, key: str, context: ssl.SSLContext | None, proxy: ProxyAddress | None = None
+) -> Iterator[Finding]:
+    """Resolve, connect and exchange the protocol header. Nothing is opened, so a connection that exists is not replaced.
+
+    With `proxy`, the proxy's name is resolved here, and the bridge's there.
+    """
     host, port = split_endpoint(endpoint, key)
-    try:
-        addresses = sorted({str(each[4][0]) for each in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)})
-    except OSError as error:
-        text = f"{host} has no address: {error.strerror or error}"
-        yield Finding(Grade.FAIL, "DNS", text, f"Check {key}, and the name servers in /etc/resolv.conf")
+    yield (resolved := _resolve(host, port, key) if proxy is None else _resolve(proxy.host, proxy.port, "[uplink.proxy]"))
+    if resolved.grade is Grade.FAIL:
         return
-    yield Finding(Grade.OK, "DNS", f"{host} is {', '.join(addresses)}")
     try:
-        yield from _greet(host, port, context)
+        yield from _greet(host, port, context, proxy)
     except ssl.SSLCertVerificationError as error:
         text = f"{endpoint}: its certificate is not accepted: {error.verify_message}"
         yield Finding(
@@ -147,13 +152,58 @@ def check_bridge(endpoint: str, key: str, context: ssl.SSLContext | None) -> Ite
         yield Finding(
             Grade.FAIL, "bridge", f"{endpoint}: {tls_reason(error)}", f"Check that {key} is the bridge's port for TLS"
         )
+    except Unreachable as error:
+        yield Finding(Grade.FAIL, "proxy", str(error))
     except OSError as error:
         text = f"{endpoint} does not answer: {error.strerror or error}"
         yield Finding(Grade.FAIL, "bridge", text, f"Check {key}, that the bridge runs, and firewalls between")
 
 
-def _greet(host: str, port: int, context: ssl.SSLContext | None) -> Iterator[Finding]:
-    with socket.create_connection((host, port), CONNECT_S) as plain:
+def _resolve(host: str, port: int, key: str) -> Finding:
+    try:
+        addresses = sorted({str(each[4][0]) for each in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)})
+    except (OSError, UnicodeError) as error:  # UnicodeError: no host can have such a name
+        text = f"{host} has no address: {getattr(error, 'strerror', None) or error}"
+        return Finding(Grade.FAIL, "DNS", text, f"Check {key}, and the name servers in /etc/resolv.conf")
+    return Finding(Grade.OK, "DNS", f"{host} is {', '.join(addresses)}")
+
+
+def _connect(host: str, port: int, proxy: ProxyAddress | None) -> socket.socket:
+    """Return a socket to the bridge. Raises `OSError`, and `Unreachable` for what a proxy says."""
+    if proxy is None:
+        return socket.create_connection((host, port), CONNECT_S)
+    tunnel = tunnel_through(proxy, host, port)
+    try:
+        connected = socket.create_connection((proxy.host, proxy.port), CONNECT_S)
+    except OSError as error:
+        raise cannot_connect(proxy, error) from None
+    try:
+        _pass_through(connected, tunnel)
+    except TimeoutError:
+        connected.close()
+        raise too_slow(proxy, authority(host, port), CONNECT_S) from None
+    except (OSError, EOFError):
+        connected.close()
+        raise proxy_ended(proxy, authority(host, port)) from None
+    except Unreachable:
+        connected.close()
+        raise
+    return connected
+
+
+def _pass_through(connected: socket.socket, tunnel: Tunnel) -> None:
+    """Exchange bytes with the proxy until the peer follows. Raises `Unreachable`, `OSError`, and `EOFError` at its end."""
+    while not tunnel.done:
+        connected.sendall(tunnel.data_to_send())
+        if not (data := connected.recv(_PIECE_BYTES)):
+            raise EOFError
+        tunnel.receive(data)
+
+
+def _greet(host: str, port: int, context: ssl.SSLContext | None, proxy: ProxyAddress | None) -> Iterator[Finding]:
+    with _connect(host, port, proxy) as plain:
+        if proxy is not None:
+            yield Finding(Grade.OK, "proxy", f"{proxy} connects to {authority(host, port)}")
         connected = plain if context is None else context.wrap_socket(plain, server_hostname=host)
         with connected:
             end_text = connected.getpeercert() if isinstance(connected, ssl.SSLSocket) else None
