@@ -21,8 +21,9 @@ The AMQP addresses are the same for a bridge, a router and a broker:
 | `device/{tenant}`, `device/{tenant}/{device}` | an operator: changes of the registry of devices; the bridge: lists of them |
 | `telemetry/{tenant}/{device}`, `event/{tenant}/{device}` | any AMQP client: events of a device |
 | `parser/{tenant}/{parser}` | a deployer: that it deploys a parser, before the HTTP API does it |
+| `flow/{tenant}/{flow}` | an administrator: that events are parsed again, before the operator's page orders it |
 | `enroll/{tenant}/{gateway}` | a gateway: a certificate signing request; the bridge: the certificate |
-| none (a link without a target address) | as the last five, by the `to` of each message (anonymous relay) |
+| none (a link without a target address) | as the last six, by the `to` of each message (anonymous relay) |
 """
 
 import hashlib
@@ -211,6 +212,16 @@ class ParserAddress(msgspec.Struct, frozen=True):
         return f"parser/{self.tenant}/{self.parser}"
 
 
+class FlowAddress(msgspec.Struct, frozen=True):
+    """`flow/{tenant}/{flow}`."""
+
+    tenant: str
+    flow: str
+
+    def __str__(self) -> str:
+        return f"flow/{self.tenant}/{self.flow}"
+
+
 class EnrollAddress(msgspec.Struct, frozen=True):
     """`enroll/{tenant}/{gateway}`."""
 
@@ -238,6 +249,7 @@ Address = (
     | CommandResponse
     | DeviceAddress
     | ParserAddress
+    | FlowAddress
     | Reports
     | EnrollAddress
     | Relay
@@ -246,7 +258,7 @@ _ENDPOINTS = {"telemetry": "telemetry", "t": "telemetry", "event": "event", "e":
 _REPLY_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,256}", re.ASCII)
 
 
-def parse_address(text: str) -> Address:  # noqa: PLR0911 - one for each kind
+def parse_address(text: str) -> Address:  # noqa: C901, PLR0911 - one for each kind
     """Return the address of a text. Raises `Poison` (`bad-address`; `bad-identifier` for a name that no device can have)."""
     match text.split("/"):
         case ["hello", tenant] if is_identifier(tenant):
@@ -263,6 +275,8 @@ def parse_address(text: str) -> Address:  # noqa: PLR0911 - one for each kind
             return DeviceAddress(tenant, _device(device))
         case ["parser", tenant, parser] if is_identifier(tenant) and is_identifier(parser):
             return ParserAddress(tenant, parser)
+        case ["flow", tenant, flow] if is_identifier(tenant) and is_identifier(flow):
+            return FlowAddress(tenant, flow)
         case ["enroll", tenant, gateway] if is_identifier(tenant) and is_identifier(gateway):
             return EnrollAddress(tenant, gateway)
         case [endpoint, tenant, *device] if endpoint in _ENDPOINTS and is_identifier(tenant) and _is_device(device):

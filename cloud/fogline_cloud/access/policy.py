@@ -12,6 +12,7 @@ from fogline.address import (
     Control,
     DeviceAddress,
     EnrollAddress,
+    FlowAddress,
     HelloAddress,
     IngestAddress,
     ParserAddress,
@@ -53,6 +54,7 @@ class Policy(msgspec.Struct, frozen=True):
         A gateway may act only for itself. `command` is the name of the command that is sent; "" for any.
         At a `CommandAddress`, `RECEIVE` reads commands: whoever may send them may. At a `DeviceAddress`, `RECEIVE` reads the
         device; `SEND` sets it, or with `command` its desired state. At a `ParserAddress`, `SEND` deploys.
+        At a `FlowAddress`, `SEND` has events parsed again: it is for those who oversee the tenant.
         """
         if not self.knows(principal) or subject.tenant != self.tenant:
             return False
@@ -90,7 +92,7 @@ class Policy(msgspec.Struct, frozen=True):
         access = self.access() if principal.proof != KAFKA else None
         return access.quota(principal.kind, principal.name) if access is not None else None
 
-    def _client_may(self, name: str, action: Action, subject: Address, command: str) -> bool:
+    def _client_may(self, name: str, action: Action, subject: Address, command: str) -> bool:  # noqa: PLR0911 - one for each kind
         access = self.access()
         match subject:
             case CommandResponse():
@@ -102,6 +104,8 @@ class Policy(msgspec.Struct, frozen=True):
             case Reports(device=device):
                 receives = action is Action.RECEIVE
                 return access is None or (access.may_consume if receives else access.may_report)(name, device)
+            case FlowAddress():
+                return action is Action.SEND and (access is None or access.is_admin(name))
             case ParserAddress(parser=parser):
                 return action is Action.SEND and access is not None and access.may_deploy(name, parser)
             case _:

@@ -23,12 +23,12 @@ from fogline_cloud.access.policy import Policy
 from fogline_cloud.bridge.commands.command_key import command_key
 from fogline_cloud.bridge.commands.command_sender import CommandSender
 from fogline_cloud.bridge.commands.command_table import CommandTable
-from fogline_cloud.bridge.commands.deployments import DeploymentHandler
 from fogline_cloud.bridge.commands.desired_states import DesiredStates
 from fogline_cloud.bridge.commands.devices import DeviceHandler, Devices
 from fogline_cloud.bridge.commands.early_verdicts import EarlyVerdicts
 from fogline_cloud.bridge.commands.kafka_commands import KafkaCommands
 from fogline_cloud.bridge.commands.lists import ListHandler
+from fogline_cloud.bridge.commands.notices import NoticeHandler
 from fogline_cloud.bridge.commands.operators import OperatorHandler
 from fogline_cloud.bridge.commands.silent_devices import SilentDevices
 from fogline_cloud.bridge.consumers.client_events import ClientEventHandler
@@ -177,7 +177,7 @@ class Bridge:
         events = ClientEventHandler(self.shards, policy, self._forwarder, self._export)
         devices = DeviceHandler(self._devices, policy, self.shards, self._forwarder)
         handlers = LinkHandlers(
-            gateways, events, operators, self._enrolment, devices, self._consumers, self._lists, DeploymentHandler(self._audit)
+            gateways, events, operators, self._enrolment, devices, self._consumers, self._lists, NoticeHandler(self._audit)
         )
         return Listener(settings.bridge, authentication, policy, self.gateways, handlers, audit=self._audit)
 

@@ -60,7 +60,7 @@ class Console:
         context.closing.append(desk.close)
         self._device = DevicePage(context, self._rendering, DeviceRows(settings, tables), commands, desk)
         self._audit = AuditPage(settings, context, self._rendering, kafka)
-        self._flow = FlowPage(settings, context, self._rendering, tables)
+        self._flow = FlowPage(settings, context, self._rendering, tables, guard=self.guard, live=live)
         self._commands = CommandPages(context, self._rendering, self.guard, commands, live)
         self._proof = ProofPage(context, self._rendering, self.guard, desk, live)
         self._line = LinePage(settings, context, self._rendering, live, (kafka, tables, bridge))
@@ -96,6 +96,8 @@ class Console:
             Route(PART, self._guarded(proof.renew), methods=["GET"]),
             Route(f"{PROOF}.jws", self._guarded(proof.document), methods=["GET"]),
             Route(f"{ROOT}/flow", self._guarded(self._flow.show), methods=["GET"]),
+            Route(f"{PARTS}/redrives", self._guarded(self._flow.renew), methods=["GET"]),
+            Route(f"{ROOT}/flow/redrive", self._guarded(self._flow.redrive), methods=["POST"]),
             Route(f"{ROOT}/audit", self._guarded(self._audit.show), methods=["GET"]),
             Route(f"{ROOT}/audit.csv", self._guarded(self._audit.csv), methods=["GET"]),
             Route(f"{ROOT}/{{rest:path}}", self._guarded(self._miss), methods=["GET"]),

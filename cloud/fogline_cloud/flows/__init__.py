@@ -4,6 +4,7 @@
 `deployed`: parsers that their teams deploy
 `driver`: drives Spark
 `job`: the running flow
+`orders`: what operators ask of a running flow
 `parsers`: the parser plugins
 `replay`: parses stored events again
 `sandbox`: runs parsers, within limits

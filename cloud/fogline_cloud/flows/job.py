@@ -27,6 +27,7 @@ from fogline_cloud.flows.driver.query import Query, QuerySink
 from fogline_cloud.flows.driver.raw_sink import RawProgress, RawSink
 from fogline_cloud.flows.driver.session import RAW_POOL, is_local, log_file, parsing_slots
 from fogline_cloud.flows.driver.spark_kafka_options import spark_options
+from fogline_cloud.flows.replay.redrives import REDRIVES, RedriveQueue
 from fogline_cloud.flows.replay.slow_lane import SLOW_LANE, SlowLane
 from fogline_cloud.flows.start.positions import require_topics
 from fogline_cloud.kafka import topics
@@ -94,9 +95,9 @@ def run_flow(
     """Run the flow's queries until `stop` is set, or with `once` to the end of the records that Kafka has now.
 
     The query that parses starts first. When its first micro-batch has landed, or there is none, `on_ready` is called once, and
-    two threads begin beside it: the query that writes `raw` (if `[flow] raw_days` is not 0; after the backlog, or
-    `CATCH_UP_S`) and the slow lane (if `[flow] slow_limit_ms` is not 0, and not with `once`). A query waits for Kafka by
-    itself. If one fails for another reason, `stop` is set, and the error is raised when the other has ended.
+    threads begin beside it: the query that writes `raw` (if `[flow] raw_days` is not 0; after the backlog, or `CATCH_UP_S`),
+    and, not with `once`, the slow lane (if `[flow] slow_limit_ms` is not 0) and orders to parse events again. A query waits
+    for Kafka by itself. If one fails for another reason, `stop` is set, and the error is raised when the other has ended.
 
     `accept_new_topics`: read raw topics that were created again, if the checkpoint is new.
     Raises `Misconfigured`; Spark's own messages are in `log_file(settings)`.
@@ -104,7 +105,7 @@ def run_flow(
     if not is_local(spark.sparkContext.master):
         check_executors(spark, settings, stop)
     loop = _QueryLoop(spark, settings, stop, once=once, accept_new_topics=accept_new_topics)
-    with ThreadPoolExecutor(3, thread_name_prefix="flow") as pool, _stopping_after_failure(stop):
+    with ThreadPoolExecutor(4, thread_name_prefix="flow") as pool, _stopping_after_failure(stop):
         beside = _Beside(loop, raw, pool)
 
         @_once
@@ -205,7 +206,7 @@ class _QueryLoop:
 
 
 class _Beside:
-    """The query that writes `raw` and the slow lane: what runs beside the query that parses."""
+    """The query that writes `raw`, the slow lane and redrives: what runs beside the query that parses."""
 
     def __init__(self, loop: _QueryLoop, raw: QueryCallbacks[RawProgress], pool: ThreadPoolExecutor) -> None:
         self._loop = loop
@@ -223,6 +224,8 @@ class _Beside:
             self._futures.append(self._pool.submit(self._write_raw))
         if flow.slow_limit_ms and not self._loop.once:
             self._futures.append(self._pool.submit(self._serve_slow_lane))
+        if not self._loop.once:
+            self._futures.append(self._pool.submit(self._redrive))
 
     def on_progress(self, progress: Progress) -> None:
         """Note whether the query that parses has caught up."""
@@ -230,9 +233,10 @@ class _Beside:
             self._caught_up.set()
 
     def end(self) -> None:
-        """Let both end, after `stop` was set or the query that parses has ended."""
+        """Let them end, after `stop` was set or the query that parses has ended."""
         self._caught_up.set()
-        self._loop.spark.sparkContext.cancelJobGroup(SLOW_LANE)
+        for group in (SLOW_LANE, REDRIVES):
+            self._loop.spark.sparkContext.cancelJobGroup(group)
 
     def check(self) -> None:
         """Raise the error of the one that failed."""
@@ -251,3 +255,7 @@ class _Beside:
     def _serve_slow_lane(self) -> None:
         with _stopping_after_failure(self._loop.stop):
             SlowLane(self._loop.spark, self._loop.settings).run(self._loop.stop)
+
+    def _redrive(self) -> None:
+        with _stopping_after_failure(self._loop.stop):
+            RedriveQueue(self._loop.spark, self._loop.settings).run(self._loop.stop)

@@ -17,6 +17,7 @@ from fogline_cloud.api.context import ApiContext
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.console.console import Console
 from fogline_cloud.devices.record import DeviceRecord, DeviceSighting, device_key, encode_device, encode_sighting, seen_key
+from fogline_cloud.flows.orders.redrive_orders import RedriveOrder, RedriveOrders
 from fogline_cloud.flows.tables.files import TableFolder
 from fogline_lab.console_site import ConsoleSite
 from fogline_lab.credentials.authority_folder import PASSWORD
@@ -63,6 +64,8 @@ FORGED = {
     "audit": ("GET", "/console/audit", {}),
     "audit as CSV": ("GET", "/console/audit.csv", {}),
     "flow": ("GET", "/console/flow", {}),
+    "redrive": ("POST", "/console/flow/redrive", {"outcome": "dead", "reason": "of nobody", "parser": "", "span": "1d"}),
+    "what came of it": ("GET", "/console/parts/redrives", {}),
     "line": ("GET", "/console/line", {}),
     "gateways": ("GET", "/console/gateways", {}),
     "gateways as CSV": ("GET", "/console/gateways.csv", {}),
@@ -114,6 +117,8 @@ async def fill(site: ConsoleSite) -> None:
     context.commands.put(command(COMMAND, seen_ms))
     fill_tables(site.tables)
     show_plain(site)
+    order = RedriveOrder(at_ms=seen_ms, who=HOSTILE, outcomes=["dead"], reason=HOSTILE, parser=LONG)
+    RedriveOrders(site.line.cloud).put(order)
     async with httpx.AsyncClient(base_url=site.url, verify=False, auth=("root", PASSWORD)) as client:
         sent = await client.post("/v1/devices/lamp-2/commands", json={"name": MARK, "ttl_s": 300})
         assert sent.status_code == 201, sent.text
@@ -218,6 +223,9 @@ def show_plain(site: ConsoleSite) -> None:
     events.append(len(bodies), now.date(), lambda n: {**usual, "recordedtime": now, **bodies[n - events.count]})
     yesterday = now.date() - timedelta(days=1)
     heard = {"tenant": None, "parser": "json", "parse_us": 900}
+    slow = {**heard, "outcome": "slow", "device": PLAIN, "parser": "tardy", "parse_us": 1_000_000}
+    slow |= {"ingested": now, "recordedtime": now, "reason": "timeout", "data": b"{}"}
+    events.append(1, now.date(), lambda _: slow)
     events.append(4, yesterday, lambda n: {**heard, "device": f"meter-{n - events.count + 1}"})
     body = encode_gap(Gap(GapReason.EXPIRED, 7, 7, "expired 5 s before it was sent", "id-7", PLAIN))
     gap = {"outcome": "gap", "reason": "expired", "detail": "expired 5 s before it was sent", "data": body, "lane": "telemetry"}

@@ -28,6 +28,8 @@ from cloud.console.console_pages import (
 )
 from fogline_cloud.authority.signed_document import read_signed
 from fogline_cloud.console.console import Console
+from fogline_cloud.console.pages.flow_page import MAX_WAITING
+from fogline_cloud.flows.orders.redrive_orders import RedriveEnd, RedriveOrders
 from fogline_cloud.ledger.proof_document import KIND, decode_document
 from fogline_lab.browser import BrowserWindow, chromium
 from fogline_lab.console_site import ConsoleSite
@@ -309,6 +311,37 @@ def test_gap_of_a_device_is_explained_and_the_ledger_says_what_it_knows(window):
     page.goto(f"/console/devices/{PLAIN}")
     assert re.search(r"COMPLETE: .*, on \d{4}-\d\d-\d\d \(UTC\)", page.inner_text("main"))
     assert window.faults == []
+
+
+def test_slow_parser_and_what_it_could_not_read_are_parsed_again_as_one_waits(site, window):
+    page = window.page
+    page.goto("/console/flow")
+    assert "tardy slow" in page.get_by_role("region", name="Times of parsers").inner_text()
+    row = page.get_by_role("region", name="Counts").get_by_role("row").filter(has_text="tardy")
+    row.get_by_role("button", name="Parse again").click()
+    orders = page.locator("#redrives")
+    text = "outcome slow, reason timeout, parser tardy, since "
+    item = orders.get_by_role("listitem").filter(has_text=text)
+    assert "root (password)" in item.inner_text()
+    assert "It waits for the flow" in item.inner_text()
+    stored = RedriveOrders(site.line.cloud)
+    (order,) = [each for each in stored.waiting() if each.text.startswith(text)]
+    stored.end(order.number, RedriveEnd(at_ms=1, selected=1, changed=1, outcomes={"slow -> ok": 1}))
+    item.filter(has_text="Done: 1 parsed again, 1 are different now (slow -> ok: 1).").wait_for()
+    page.goto("/console/audit?about=REDRIVE")
+    assert text in page.get_by_role("row").filter(has_text="REDRIVE ALLOWED").first.inner_text()
+    assert window.faults == []
+
+
+def test_so_many_orders_to_parse_again_wait_and_no_more(site):
+    orders = RedriveOrders(site.line.cloud)
+    root, csrf = visitor(site, "root")
+    form = {"csrf": csrf, "outcome": "dead", "reason": "of nobody", "parser": "", "span": "1d"}
+    statuses = [root.post("/console/flow/redrive", data=form).status_code for _ in range(MAX_WAITING + 1)]
+    assert (statuses[-1], len(orders.waiting())) == (503, MAX_WAITING)
+    for each in orders.waiting():
+        orders.end(each.number, RedriveEnd(at_ms=1))
+    root.close()
 
 
 def test_pages_have_the_structure_that_their_pictures_were_made_of(window):

@@ -18,6 +18,7 @@ from fogline.address import (
     CommandResponse,
     DeviceAddress,
     EnrollAddress,
+    FlowAddress,
     ParserAddress,
     Relay,
     Reports,
@@ -90,7 +91,7 @@ class LinkHandlers(NamedTuple):
     devices: LinkHandler
     consumers: LinkHandler
     lists: LinkHandler
-    deployments: LinkHandler
+    notices: LinkHandler
 
     def of(self, address: Address, *, receives: bool = False) -> LinkHandler:  # noqa: PLR0911 - one for each kind
         """Return the handler of links and messages at an address. `receives`: of links on which the peer receives."""
@@ -105,8 +106,8 @@ class LinkHandlers(NamedTuple):
                 return self.operators
             case EnrollAddress():
                 return self.enrolment
-            case ParserAddress():
-                return self.deployments
+            case ParserAddress() | FlowAddress():
+                return self.notices
             case _:
                 return self.gateways
 

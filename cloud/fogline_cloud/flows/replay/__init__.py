@@ -4,6 +4,7 @@
 `landing`: the files that go and come in both tables
 `micro_batches`: the finished micro-batches whose rows are replaced
 `missing`: records of table `raw` that `events` lacks
+`redrives`: carries out orders to parse events again
 `reparse`: parses rows again, in a worker
 `selection`: which rows to parse again
 `slow_lane`: parses slow events again with a larger limit
