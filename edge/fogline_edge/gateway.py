@@ -207,7 +207,12 @@ async def _open_adapters(
         from fogline_edge.adapters.http.listener import HttpListener  # noqa: PLC0415 - h11 costs 1 MB, and not all need it
 
         await start("http", http := HttpListener(outbox.port, settings.http, make_rates(settings.limits), downlink, budget))
-        adapters.append(_Adapter([AdapterCounters("http", http.counters)], {"http": "{}:{}".format(*http.address)}))
+        adapters.append(
+            _Adapter(
+                [AdapterCounters("http", http.counters)],
+                {name: "{}:{}".format(*address) for name, address in http.addresses.items()},
+            )
+        )
     if settings.ble is not None:
         await start("ble", ble := make_ble(settings.ble, outbox, downlink))
         of_radio = (("ble", ble.counters), ("ble", ble.scan), ("ble_supervisor", ble.steps))

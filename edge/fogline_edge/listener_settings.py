@@ -23,3 +23,12 @@ class MqttTlsSettings(ListenerTlsSettings, frozen=True, kw_only=True):
     """Address to listen on; `0.0.0.0`: all."""
     port: Port = 8883
     """TCP port; 0: any free one."""
+
+
+class HttpTlsSettings(ListenerTlsSettings, frozen=True, kw_only=True):
+    """HTTPS, for devices on the network. Each logs in by a certificate of `ca`, or by `users` of `[http]`."""
+
+    host: str = "0.0.0.0"  # noqa: S104 - nobody gets in without a login
+    """Address to listen on; `0.0.0.0`: all."""
+    port: Port = 8443
+    """TCP port; 0: any free one."""

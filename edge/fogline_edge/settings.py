@@ -13,11 +13,12 @@ from fogline.process.files.settings_file import load_settings
 from fogline.process.files.tls_files import TlsSettings, resolve_tls
 from fogline.tracing.settings import TracingSettings, resolve_tracing
 from fogline_edge.ble_settings import BleSettings
-from fogline_edge.listener_settings import MqttTlsSettings
+from fogline_edge.listener_settings import HttpTlsSettings, MqttTlsSettings
 from fogline_edge.rule_settings import RuleSettings, names_twice
 from fogline_edge.settings_types import DeviceLane, Identifier, Port, Positive, StrictTable
 
 _Table = TypeVar("_Table", bound=StrictTable)
+_Listener = TypeVar("_Listener", "MqttSettings", "HttpSettings")
 
 
 class OutboxSettings(StrictTable, frozen=True, kw_only=True):
@@ -290,22 +291,23 @@ class HttpSettings(StrictTable, frozen=True, kw_only=True):
     """The HTTP listener for devices, in the form of Eclipse Hono's HTTP adapter. Without this table there is none."""
 
     host: str = "127.0.0.1"
-    """Address to listen on. Only loopback is allowed, unless `users` and `plain_on_lan` are set."""
-    port: Port = 8080
-    """TCP port; 0: any free one."""
+    """Address to listen on without TLS. Only loopback is allowed, unless `users` and `plain_on_lan` are set."""
+    port: Port | None = None
+    """TCP port without TLS; 0: any free one. Default: 8080; with `[http.tls]` none, so that only TLS is spoken."""
     plain_on_lan: bool = False
     """`true`: `host` may be of a network, although passwords and events cross it in clear text. It needs `users`."""
+    tls: HttpTlsSettings | None = None
     users: str | None = None
     """Password file of `mosquitto_passwd`, for example that of `[mqtt]`. With it, requests must log in (Basic), and speak only
     for the device of their name."""
     acl: dict[str, list[str]] = msgspec.field(default_factory=dict)
-    """Further devices that a user speaks for: shell patterns such as `press-*`; `*`: all."""
+    """Further devices that a user, or the device of a certificate, speaks for: shell patterns such as `press-*`; `*`: all."""
     max_body_bytes: Annotated[int, Meta(ge=64, le=262_144)] = 262_144
     """Largest body in bytes."""
     max_connections: Positive = 500
     """Largest number of connections."""
     request_timeout_s: Annotated[float, Meta(gt=0)] = 10.0
-    """Time limit for a request to come whole, in seconds."""
+    """Time limit for a request to come whole, and for the TLS handshake, in seconds."""
     idle_timeout_s: Annotated[float, Meta(gt=0)] = 60.0
     """Time after which a connection without requests is closed, in seconds."""
     max_asks: Positive = 250
@@ -314,6 +316,11 @@ class HttpSettings(StrictTable, frozen=True, kw_only=True):
     """Longest `hono-ttd`, in seconds."""
     paths: list[PathSettings] = msgspec.field(default_factory=list)
     """Paths beside Hono's."""
+
+    @property
+    def plain_port(self) -> int | None:
+        """The port without TLS; None if only TLS is spoken."""
+        return 8080 if self.port is None and self.tls is None else self.port
 
 
 class EdgeSettings(StrictTable, frozen=True, kw_only=True):
@@ -345,8 +352,8 @@ class EdgeSettings(StrictTable, frozen=True, kw_only=True):
 def load(path: Path) -> EdgeSettings:
     """Read and check the settings. Relative paths start at the folder of the file's name. Raises `Misconfigured`."""
     settings = load_settings(path, EdgeSettings)
-    mqtt = None if settings.mqtt is None else _resolve_mqtt(path, settings.mqtt)
-    http = None if settings.http is None else _resolve(path, settings.http, "users")
+    mqtt = None if settings.mqtt is None else _resolve_listener(path, settings.mqtt)
+    http = None if settings.http is None else _resolve_listener(path, settings.http)
     clients = [_resolve(path, each, "password_file", "ca_file") for each in settings.mqtt_clients]
     if len({each.name for each in clients}) < len(clients):
         raise Misconfigured(f"{path}: two entries of mqtt_clients have the same name")
@@ -374,9 +381,9 @@ def _resolve_ble(path: Path, ble: BleSettings | None) -> BleSettings | None:
     return msgspec.structs.replace(ble, profiles=[resolve(each) for each in ble.profiles], devices=devices)
 
 
-def _resolve_mqtt(path: Path, mqtt: MqttSettings) -> MqttSettings:
-    tls = mqtt.tls if mqtt.tls is None else _resolve(path, mqtt.tls, "certificate", "key", "ca", "crl")
-    return msgspec.structs.replace(_resolve(path, mqtt, "users"), tls=tls)
+def _resolve_listener(path: Path, listener: _Listener) -> _Listener:
+    tls = listener.tls if listener.tls is None else _resolve(path, listener.tls, "certificate", "key", "ca", "crl")
+    return msgspec.structs.replace(_resolve(path, listener, "users"), tls=tls)
 
 
 def _resolve(path: Path, settings: _Table, *keys: str) -> _Table:

@@ -8,7 +8,8 @@ from itertools import cycle, islice
 
 import pytest
 
-from edge.mqtt.refused_peers import HELLO, REFUSED, SILENT
+from edge.mqtt.refused_peers import REFUSED
+from edge.sockets.bad_peers import HELLO, SILENT
 from fogline_edge.adapters.mqtt.protocol.packets import Connack, Connect
 from fogline_edge.adapters.mqtt.protocol.primitives import V5
 from fogline_edge.operate.status import read_events

@@ -26,7 +26,7 @@ async def gateway():
     listener = HttpListener(MemoryPort(), HttpSettings(port=0), DeviceRates(1000, 1000), None)
     await listener.start()
     try:
-        yield listener.address[1]
+        yield listener.addresses["http"][1]
     finally:
         await listener.close()
 

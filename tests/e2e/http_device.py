@@ -15,7 +15,7 @@ LIMIT_S = 60
 async def http_device(outbox, downlink):
     listener = HttpListener(outbox.port, HttpSettings(port=0), DeviceRates(1000, 1000), downlink)
     await listener.start()
-    host, port = listener.address
+    host, port = listener.addresses["http"]
     try:
         async with httpx.AsyncClient(base_url=f"http://{host}:{port}", timeout=LIMIT_S) as client:
             yield client

@@ -23,7 +23,7 @@ from rules.source import ROOT
 
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / "docs" / "devices-http.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
 CURL = [line for language, text in BLOCKS if not language for line in text.splitlines()]
-(SETTINGS,) = (text for language, text in BLOCKS if language == "toml")
+SETTINGS = next(text for language, text in BLOCKS if language == "toml")
 BIN = Path(sys.executable).parent
 LIMIT_S = 60
 

@@ -10,11 +10,13 @@ import pytest
 
 from fogline.process import checkup
 from fogline.process.checkup import Grade
+from fogline_cloud.authority.certificates import Role
 from fogline_edge.cli import main
 from fogline_edge.operate import doctor
 from fogline_edge.operate.doctor import diagnose, running_pid
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import load
+from fogline_lab.credentials.mqtt_tls_files import MqttTlsFiles
 from fogline_lab.events import make_arrival
 
 
@@ -151,3 +153,15 @@ def test_no_adapter_for_a_gateway_with_bluetooth(config, tmp_path):
         (radio / name).write_text(f"{text}\n")
     (blocked,) = doctor._bluetooth(ble, tmp_path, tmp_path / "sys")
     assert "rfkill unblock" in blocked.remedy
+
+
+def test_certificates_of_listeners_are_named_with_their_end(config, tmp_path):
+    secured = MqttTlsFiles(tmp_path)
+    old = secured.site.files(Role.GATEWAY, "gw-1", later_days=-2)
+    own = secured.own
+    tables = f"[http.tls]\ncertificate = '{own.certificate}'\nkey = '{own.key}'\nca = '{own.ca}'\n"
+    tables += f"[mqtt.tls]\ncertificate = '{old.certificate}'\nkey = '{old.key}'\nca = '{own.ca}'\n"
+    config.write_text(config.read_text() + tables)
+    subjects = found(config)
+    assert (subjects["http.tls"][0], "days left" in subjects["http.tls"][1]) == (Grade.WARN, True)
+    assert (subjects["mqtt.tls"][0], "has ended" in subjects["mqtt.tls"][1]) == (Grade.FAIL, True)

@@ -75,6 +75,9 @@ def diagnose(config: Path) -> Iterator[Finding]:
     if settings.uplink.tls is not None and settings.uplink.tls.certificate is not None:
         remedy = "Run: fogline-edge renew; after its end: fogline-edge enroll with a new token"
         checks["TLS"] = partial(check_certificate, settings.uplink.tls.certificate, "TLS", remedy)
+    for table, path in _listener_certificates(settings):
+        remedy = "Replace it; one of Fogline's authority: fogline-edge renew"
+        checks[table] = partial(check_certificate, path, table, remedy)
     for bridge in settings.uplink.bridges:
         checks[f"bridge {bridge}"] = partial(_bridge, settings, bridge)
     if settings.tracing is not None:
@@ -87,6 +90,14 @@ def diagnose(config: Path) -> Iterator[Finding]:
 def _settings(settings: EdgeSettings, config: Path) -> Iterator[Finding]:
     check(settings)
     yield Finding(Grade.OK, "settings", f"{config}: gateway {settings.gateway} of {settings.tenant}")
+
+
+def _listener_certificates(settings: EdgeSettings) -> Iterator[tuple[str, str]]:
+    """Yield the table of each listener that speaks TLS, and the file of its certificate."""
+    if settings.mqtt is not None and settings.mqtt.tls is not None:
+        yield "mqtt.tls", settings.mqtt.tls.certificate
+    if settings.http is not None and settings.http.tls is not None:
+        yield "http.tls", settings.http.tls.certificate
 
 
 def _bridge(settings: EdgeSettings, bridge: str) -> Iterator[Finding]:

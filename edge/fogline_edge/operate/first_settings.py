@@ -158,7 +158,7 @@ def settings_text(first: FirstSettings, *, tls: bool, data: str = "data", proxy:
         "",
         "# [coap]                       # CoAP for devices on this machine, port 5683",
         "",
-        "# [http]                       # HTTP for devices on this machine, port 8080: docs/devices-http.md",
+        "# [http]                       # HTTP for devices on this machine, port 8080; [http.tls]: HTTPS: docs/devices-http.md",
         "",
         "# [ble]                        # Bluetooth LE; `fogline-edge ble scan` shows what is near",
         '# profiles = ["bthome"]',

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from fogline.transport.certificate_names import CertificateNames
 
+TLS_HANDSHAKE: Final = 0x16
+"""First byte of a TLS connection: the type of its first record (RFC 8446, section 5.1)."""
 _READ_BYTES: Final = 64 * 1024
 
 

@@ -1,6 +1,7 @@
-"""`listening` gives a test a listener on a free port, `dial` a client made of bytes."""
+"""`listening` gives a test a listener on a free port, `dial` a client made of bytes, which may speak TLS."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -21,8 +22,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.fixture
 def dial():
     @asynccontextmanager
-    async def dial(listener: HttpListener) -> AsyncIterator[Talker]:
-        talker = Talker(*await asyncio.open_connection(*listener.address))
+    async def dial(listener: HttpListener, tls: ssl.SSLContext | None = None) -> AsyncIterator[Talker]:
+        address = listener.addresses["http" if tls is None else "https"]
+        async with asyncio.timeout(LIMIT_S):
+            talker = Talker(*await asyncio.open_connection(*address, ssl=tls))
         try:
             yield talker
         finally:

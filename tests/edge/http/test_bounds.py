@@ -147,6 +147,24 @@ async def test_requests_ahead_of_their_responses_stay_in_the_socket(listening, d
         assert [(await talker.receive()).status for _ in range(2001)] == [202] * 2001
 
 
+async def test_a_client_that_reads_only_some_responses_is_closed_after_its_time(listening, dial):
+    """Its unread responses are too few to stall it, and too many for the kernel: closing must not wait for them."""
+    port, count = MemoryPort(), 3000
+    async with listening(port) as server, dial(server) as talker:
+        await eventually(lambda: server._sockets, "it is accepted")
+        (served,) = server._sockets
+        served._transport.set_write_buffer_limits(high=10_000_000)
+        served._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        talker.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        talker.reader._transport.pause_reading()
+        talker.send(request() * count)
+        await eventually(lambda: server.counters.acknowledged == count, "all are served")
+        assert served._transport.get_write_buffer_size()
+        assert not served.stalled
+        pass_time(60)
+        await eventually(lambda: not server._sockets, "it is closed")
+
+
 async def test_a_client_that_reads_no_response_is_not_served_on(listening, dial):
     port, count = MemoryPort(), 5000
     async with listening(port) as server, dial(server) as talker:

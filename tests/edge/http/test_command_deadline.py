@@ -46,7 +46,7 @@ async def polling(listening):
     """A device that polls, and then does not read."""
     commands = MemoryCommands()
     async with listening(MemoryPort(), commands) as listener:
-        client = await asyncio.to_thread(slow_socket, listener.address)
+        client = await asyncio.to_thread(slow_socket, listener.addresses["http"])
         client.sendall(request("/telemetry/acme/lamp-1?hono-ttd=60"))
         await commands.until(lambda: "lamp-1" in commands.devices, "the device polls")
         try:

@@ -203,7 +203,7 @@ async def test_event_fields_of_a_request(listening, dial):
 
 async def test_an_address_in_use_is_named(listening):
     async with listening(MemoryPort()) as listener:
-        other = HttpListener(MemoryPort(), HttpSettings(port=listener.address[1]), DeviceRates(1, 1))
+        other = HttpListener(MemoryPort(), HttpSettings(port=listener.addresses["http"][1]), DeviceRates(1, 1))
         with pytest.raises(Misconfigured, match=r"http: cannot listen on .*set another http\.port"):
             await other.start()
         await other.close()

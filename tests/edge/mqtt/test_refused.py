@@ -6,14 +6,8 @@ import logging
 
 import pytest
 
-from edge.mqtt.refused_peers import (
-    HELLO,
-    PLAIN,
-    REFUSED,
-    SILENT,
-    with_bytes,
-    with_tls,
-)
+from edge.mqtt.refused_peers import PLAIN, REFUSED, greeting_with_tls
+from edge.sockets.bad_peers import HELLO, SILENT, with_bytes
 from fogline.process.files import tls_files
 from fogline_edge.adapters.mqtt.server import connection, listener
 from fogline_lab.amqp import within
@@ -81,7 +75,7 @@ async def test_a_peer_is_refused_with_the_reason_and_a_good_device_is_served_bes
 async def test_without_users_a_peer_must_show_a_certificate(secured, listening, refusals):
     port = MemoryPort()
     async with listening(port, **secured.settings(users=False)) as served:
-        await with_tls(MqttTlsFiles.trusting)(secured, served.addresses["mqtts"])
+        await greeting_with_tls(MqttTlsFiles.trusting)(secured, served.addresses["mqtts"])
         await eventually(lambda: refusals, "the log says why")
         assert "the peer has no certificate" in refusals[0]
     assert port.arrivals == []
@@ -101,7 +95,7 @@ async def test_a_flood_of_refused_peers_writes_one_line_for_each_reason(secured,
         address = served.addresses["mqtts"]
         for _ in range(20):
             await with_bytes(PLAIN)(secured, address)
-            await with_tls(MqttTlsFiles.trusting)(secured, address)
+            await greeting_with_tls(MqttTlsFiles.trusting)(secured, address)
         await eventually(lambda: served.counters.refused == 40, "all are refused")
         assert len(refusals) == 2
 
@@ -109,7 +103,7 @@ async def test_a_flood_of_refused_peers_writes_one_line_for_each_reason(secured,
 async def test_the_log_names_whose_password_is_wrong_and_a_flood_of_names_writes_one_line(secured, listening, refusals):
     async with listening(MemoryPort(), **secured.settings()) as served:
         for number in range(10):
-            guess = with_tls(MqttTlsFiles.trusting, username=f"hub-{number}", password=b"guess")
+            guess = greeting_with_tls(MqttTlsFiles.trusting, username=f"hub-{number}", password=b"guess")
             await guess(secured, served.addresses["mqtts"])
         await eventually(lambda: served.counters.refused == 10, "all are refused")
     assert len(refusals) == 1

@@ -1,4 +1,4 @@
-"""The files of an MQTT listener with TLS, and the TLS contexts of its clients, good and bad."""
+"""The files of an MQTT listener or an HTTP server with TLS, and the TLS contexts of its clients, good and bad."""
 
 import ssl
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 from fogline.process.files.tls_files import TlsSettings, client_context
 from fogline_cloud.authority.ca_folder import LIST, CaFolder
 from fogline_cloud.authority.certificates import Role, now_utc
-from fogline_edge.listener_settings import MqttTlsSettings
+from fogline_edge.listener_settings import HttpTlsSettings, MqttTlsSettings
 from fogline_lab.credentials.authority_folder import HERE, AuthorityFolder
 from fogline_lab.credentials.mosquitto_passwords import password_file
 
@@ -30,13 +30,24 @@ class MqttTlsFiles:
         self.users = password_file(folder / "mqtt", **names)
 
     def settings(self, *, users: bool = True, certificates: bool = True, crl: bool = True, **more: Any) -> dict[str, Any]:
-        """Return the settings of a listener that speaks TLS only."""
-        own = self.own
-        assert own.certificate is not None
-        assert own.key is not None
-        ca, revoked = (self.own.ca, str(self.site.ca.path / LIST)) if certificates else (None, None)
-        tls = MqttTlsSettings(host=HERE, port=0, certificate=own.certificate, key=own.key, ca=ca, crl=revoked if crl else None)
+        """Return the settings of an MQTT listener that speaks TLS only."""
+        tls = MqttTlsSettings(host=HERE, port=0, **self._files(certificates=certificates, crl=crl))
         return {"port": None, "tls": tls, **({"users": self.users} if users else {}), **more}
+
+    def http_settings(self, *, users: bool = True, certificates: bool = True, **more: Any) -> dict[str, Any]:
+        """Return the settings of an HTTP server that speaks TLS only."""
+        tls = HttpTlsSettings(host=HERE, port=0, **self._files(certificates=certificates, crl=True))
+        return {"port": None, "tls": tls, **({"users": self.users} if users else {}), **more}
+
+    def _files(self, *, certificates: bool, crl: bool) -> dict[str, str]:
+        assert self.own.certificate is not None
+        assert self.own.key is not None
+        files = {"certificate": self.own.certificate, "key": self.own.key}
+        if certificates:
+            files["ca"] = self.own.ca
+        if certificates and crl:
+            files["crl"] = str(self.site.ca.path / LIST)
+        return files
 
     def trusting(self) -> ssl.SSLContext:
         """Return the TLS context of a client without a certificate."""

@@ -8,6 +8,7 @@
 `counters`: counters of the listener
 `exchange`: one request, and its one response
 `intake`: requests as arrivals
+`last_response`: whether the client has read the last response
 `listener`: the server socket, and composition
 `paths`: device and lane of a path
 `request_body`: the body of a request while it comes

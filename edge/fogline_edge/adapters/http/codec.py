@@ -5,6 +5,7 @@ from email.utils import formatdate
 import h11
 
 from fogline.transport.http_framing import MAX_HEAD_BYTES, head_bytes, must_close, without_blank_lines
+from fogline.transport.tls import TLS_HANDSHAKE
 from fogline_edge.adapters.http.wire import HttpRefused, HttpResponse
 
 HttpEvent = h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]
@@ -37,6 +38,8 @@ class HttpCodec:
         try:
             event: HttpEvent = self._h11.next_event()
         except h11.RemoteProtocolError as error:
+            if self._h11.trailing_data[0][:1] == bytes([TLS_HANDSHAKE]):
+                raise HttpRefused(400, "malformed", "the client speaks TLS, and this port does not") from None
             raise HttpRefused(error.error_status_hint, "malformed", str(error)) from None
         if isinstance(event, h11.Request):
             self._has_body = event.method != b"HEAD"

@@ -1,18 +1,19 @@
 """One client's socket."""
 
 import asyncio
-import contextlib
-import fcntl
+import logging
+import re
 import socket
-import sys
-import termios
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
-from fogline_edge.adapters.http.codec import HttpCodec
+from fogline.process.log_throttle import LogThrottle
+from fogline.transport.certificate_names import CertificateNames
+from fogline_edge.adapters.http.last_response import LastResponse
 from fogline_edge.adapters.http.request_loop import HttpContext, OnRead, RequestLoop
-from fogline_edge.adapters.http.wire import HttpRefused, problem
 from fogline_edge.adapters.send_limit import SendLimit
+from fogline_edge.adapters.sockets.layer import LayeredConnection
 from fogline_edge.machine.boot import beacon
 
 READ_BYTES = 16_384
@@ -23,8 +24,9 @@ LINGER_S = 1.0
 """Time limit for a client to read the last response."""
 COMMAND_READ_S = 10.0
 """Time limit for a client to read a command and close the connection."""
-_BUFFER = memoryview(bytearray(READ_BYTES))  # one for all: bytes are copied out of it before the next read
-_TOO_MANY = HttpRefused(503, "too-many-connections", "there are too many connections", (("retry-after", "5"),))
+
+_log = logging.getLogger(__name__)
+_log.addFilter(LogThrottle(variable=re.compile(r" at \S+")))  # so that a flood of refused peers does not fill the disk
 
 
 class HttpConnectionOwner(HttpContext, Protocol):
@@ -40,15 +42,23 @@ class HttpConnectionOwner(HttpContext, Protocol):
         """Remove the closed socket."""
 
 
-class HttpConnection(asyncio.BufferedProtocol):
+class _Room:
+    """Bounds of what is read: the requests bound what they keep."""
+
+    room_bytes = READ_BYTES
+
+
+class HttpConnection(LayeredConnection):
     """One client's socket. `ending`: the last response is written, and the socket lingers until the client has read it.
 
     `stalled`: the client does not read.
     """
 
+    reader = _Room()
     limit: SendLimit
     _transport: asyncio.Transport
     _requests: RequestLoop
+    _last: LastResponse
 
     def __init__(self, owner: HttpConnectionOwner) -> None:
         self.ending = False
@@ -56,37 +66,47 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._on_read: OnRead | None = None
+        self._has_room = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Set the accepted socket up."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self.limit = SendLimit(transport, beacon)
+        self._last = LastResponse(transport)
         host = (transport.get_extra_info("peername") or [""])[0]
         self._requests = RequestLoop(self._owner, self, host)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         raw: socket.socket = transport.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if self._owner.joined(self, host):
-            self.set_timer(self._owner.settings.request_timeout_s, self._requests.timed_out)
+        self._has_room = self._owner.joined(self, host)
+        if self.handshake:
+            late = partial(self.refuse, f"the {self.handshake} handshake did not end in time")
+            self.set_timer(self._owner.settings.request_timeout_s, late)
         else:
-            self.write(HttpCodec().encode(problem(_TOO_MANY), last=True)[0])
+            self._requests.begin(has_room=self._has_room)
+
+    def secured(self, names: CertificateNames | None) -> None:
+        """See `LayeredConnection.secured`."""
+        self._requests.login.certificate = names
+        self._requests.begin(has_room=self._has_room)
+
+    def refuse(self, why: str) -> None:
+        """See `LayeredConnection.refuse`."""
+        if not self.ending:
+            self._owner.counters.handshakes_refused += 1
+            _log.info("the connection of a client at %s ended (refused): %s", _address(self._transport), why)
             self.end(None)
 
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the interface
-        """See `asyncio.BufferedProtocol.get_buffer`."""
-        return _BUFFER
-
-    def buffer_updated(self, nbytes: int) -> None:
+    def receive(self, data: bytes) -> None:
         """Handle received bytes. After the end they are discarded: a reset would destroy the last response on its way out."""
         if not self.ending:
-            self._requests.receive(bytes(_BUFFER[:nbytes]))
+            self._requests.receive(data)
 
     def eof_received(self) -> bool:
         """Note that the client sends nothing more. Returns True while a response is due."""
         if self.ending:
-            self._was_read(read=_acknowledged(self._transport))
+            self._last.client_closed()
             return False
         self._requests.receive_eof()
         return not self._transport.is_closing()
@@ -103,7 +123,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the interface
         """Clean up after the closed socket, whichever side closed it."""
         self.ending = True
-        self._was_read(read=False)
+        self._last.lost()
         if self._timer is not None:
             self._timer.cancel()
         self.limit.close()
@@ -112,7 +132,8 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def leave(self) -> None:
         """Close, after the last response was sent. A client whose request is not answered sends it again."""
-        if self._requests.serving is not None or self._on_read is not None or self.stalled:
+        unread = self._transport.get_write_buffer_size()  # closing would wait for a client that reads nothing
+        if self._requests.serving is not None or self._last.awaited or unread:
             self.limit.discard()
         else:
             self._transport.close()
@@ -131,11 +152,9 @@ class HttpConnection(asyncio.BufferedProtocol):
     def end(self, on_read: OnRead | None) -> None:
         """See `RequestSocket.end`."""
         self.ending = True
-        self._on_read = on_read
         self.waits(waits=False)
         self.read(more=True)
-        with contextlib.suppress(OSError):  # the client has cut the connection, and the loop has not noticed yet
-            self._transport.write_eof()
+        self._last.written(on_read)
         self.set_timer(LINGER_S if on_read is None else COMMAND_READ_S, self.limit.discard)
 
     def set_timer(self, delay_s: float, call: Callable[[], None]) -> None:
@@ -151,17 +170,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         else:
             self._transport.pause_reading()
 
-    def _was_read(self, *, read: bool) -> None:
-        on_read, self._on_read = self._on_read, None
-        if on_read is not None:
-            on_read(read)
 
-
-def _acknowledged(transport: asyncio.Transport) -> bool:
-    """Return True if the client's TCP has acknowledged all bytes sent, without the FIN (tcp(7), SIOCOUTQ)."""
-    raw: socket.socket = transport.get_extra_info("socket")
-    try:
-        unacknowledged = fcntl.ioctl(raw.fileno(), termios.TIOCOUTQ, bytes(4))
-    except (OSError, ValueError):  # the socket is closed
-        return False
-    return int.from_bytes(unacknowledged, sys.byteorder) <= 1 and not transport.get_write_buffer_size()
+def _address(transport: asyncio.Transport) -> str:
+    peer = transport.get_extra_info("peername")
+    return "{}:{}".format(*peer) if peer else "an unknown address"

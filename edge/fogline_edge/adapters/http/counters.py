@@ -12,6 +12,7 @@ class HttpCounters:
     over_limit: int = 0
     timed_out: int = 0
     malformed: int = 0
+    handshakes_refused: int = 0
     received: int = 0
     acknowledged: int = 0
     slowed: int = 0

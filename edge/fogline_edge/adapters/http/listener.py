@@ -2,13 +2,12 @@
 
 import asyncio
 import logging
+from collections.abc import Iterator
 
-from fogline.errors import Misconfigured
 from fogline.process.files.settings_file import is_loopback
 from fogline.process.rates import DeviceRates
 from fogline.transport.byte_budget import ByteBudget
 from fogline.transport.unnamed_sockets import UnnamedSockets
-from fogline_edge.adapters.bind_error import cannot_listen
 from fogline_edge.adapters.http.access import HttpLogins
 from fogline_edge.adapters.http.command_polls import HttpPolls
 from fogline_edge.adapters.http.connection import HttpConnection
@@ -16,6 +15,8 @@ from fogline_edge.adapters.http.counters import HttpCounters
 from fogline_edge.adapters.http.paths import HttpPaths
 from fogline_edge.adapters.http.request_handler import HttpRequestHandler
 from fogline_edge.adapters.port import CommandPort, Port
+from fogline_edge.adapters.sockets.listening import Addresses, ListeningPlace, addresses_of, listen
+from fogline_edge.adapters.sockets.tls_layer import TlsLayer
 from fogline_edge.settings import HttpSettings
 
 LINGERING = 100
@@ -45,7 +46,7 @@ class HttpListener:
         self._polls = None if commands is None else HttpPolls(commands, settings.max_asks, self.counters)
         paths = HttpPaths(port.tenant, settings.paths)
         self.handler = HttpRequestHandler(port, settings, paths, rates, commands, self._polls, self.counters)
-        self._server: asyncio.Server | None = None
+        self._servers: dict[str, asyncio.Server] = {}
         self._sockets: dict[HttpConnection, str] = {}
         self._waiting = UnnamedSockets[HttpConnection]()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -55,30 +56,33 @@ class HttpListener:
         """Listen. Raises `Misconfigured` for a peer that could get in without a login, a bad file, or an address in use."""
         settings = self.settings
         self.logins = await asyncio.to_thread(HttpLogins, self._port.tenant, settings)
-        try:
-            self._server = await asyncio.get_running_loop().create_server(
-                lambda: HttpConnection(self), settings.host, settings.port, backlog=1024
-            )
-        except OSError as error:
-            raise Misconfigured(cannot_listen(error, "http", settings.host, settings.port)) from None
-        if not is_loopback(settings.host):
+        self._servers = await listen(self._places())
+        if "http" in self._servers and not is_loopback(settings.host):
             _log.warning("http.plain_on_lan: passwords and events cross the network of %s in clear text", settings.host)
-        _log.info("HTTP listens on %s:%s", *self.address)
+        for name, address in self.addresses.items():
+            _log.info("the HTTP server (%s) accepts connections on %s:%s", name, *address)
+
+    def _places(self) -> Iterator[ListeningPlace]:
+        settings, tls = self.settings, self.settings.tls
+        if settings.plain_port is not None:
+            yield ListeningPlace("http", "http", settings.host, settings.plain_port, lambda: HttpConnection(self))
+        if tls is not None:
+            yield ListeningPlace(
+                "https", "http.tls", tls.host, tls.port, lambda: TlsLayer(self.logins.tls_context(), HttpConnection(self))
+            )
 
     @property
-    def address(self) -> tuple[str, int]:
-        """Host and port. Only after `start`."""
-        assert self._server is not None
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return host, port
+    def addresses(self) -> Addresses:
+        """Host and port of each listening socket: `http` without TLS, `https` with it."""
+        return addresses_of(self._servers)
 
     async def close(self) -> None:
         """Respond to who waits for a command, close all sockets and stop. Uncommitted requests are not answered.
 
         Safe to call twice, and without `start`.
         """
-        server, self._server = self._server, None
-        if server is not None:
+        servers, self._servers = self._servers, {}
+        for server in servers.values():
             server.close()
         if self._polls is not None:
             self._polls.close()
@@ -90,7 +94,7 @@ class HttpListener:
         if self._sockets:
             self._empty.clear()
             await self._empty.wait()
-        if server is not None:
+        for server in servers.values():
             await server.wait_closed()
 
     def joined(self, connection: HttpConnection, host: str) -> bool:

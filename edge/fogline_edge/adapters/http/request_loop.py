@@ -7,18 +7,19 @@ from typing import Protocol
 import h11
 
 from fogline.transport.byte_budget import ByteBudget
-from fogline_edge.adapters.http.access import HttpLogin, HttpLogins
+from fogline_edge.adapters.http.access import ConnectionLogin, HttpLogins
 from fogline_edge.adapters.http.codec import HttpCodec, HttpEvent
 from fogline_edge.adapters.http.counters import HttpCounters
 from fogline_edge.adapters.http.exchange import HttpExchange
 from fogline_edge.adapters.http.request_body import TOO_MANY, RequestBody
 from fogline_edge.adapters.http.request_handler import HttpRequestHandler
-from fogline_edge.adapters.http.wire import HttpRefused, HttpRequest, HttpResponse, read_head
+from fogline_edge.adapters.http.wire import HttpRefused, HttpRequest, HttpResponse, problem, read_head
 from fogline_edge.adapters.send_limit import SendLimit
 from fogline_edge.settings import HttpSettings
 
 READ_AHEAD_BYTES = 16_384
 """Bytes that a client may send ahead of a response. Beyond that the socket is not read."""
+_TOO_MANY_CONNECTIONS = HttpRefused(503, "too-many-connections", "there are too many connections", (("retry-after", "5"),))
 
 OnRead = Callable[[bool], None]
 
@@ -63,7 +64,10 @@ class RequestSocket(Protocol):
 
 
 class RequestLoop:
-    """Serves one connection. `serving`: the request that waits for its response. `address`: the client's."""
+    """Serves one connection. `serving`: the request that waits for its response. `address`: the client's.
+
+    `login`: who the client is.
+    """
 
     def __init__(self, context: HttpContext, connection: RequestSocket, address: str) -> None:
         self.serving: HttpExchange | None = None
@@ -75,10 +79,18 @@ class RequestLoop:
         self._account = context.budget.open(address, self._give_up)
         self._body = RequestBody(context.settings.max_body_bytes, self._account.hold)
         self._request: HttpRequest | None = None
-        self._login: tuple[str | None, HttpLogin] | None = None
+        self.login = ConnectionLogin(context.logins, address)
         self._begun = False  # the first bytes of a request have come, and not the last
         self._busy = False  # the login or the response of a request is awaited
         self._ahead = 0
+
+    def begin(self, *, has_room: bool) -> None:
+        """Wait for the first request, or say that there are too many connections."""
+        if has_room:
+            self._socket.set_timer(self._context.settings.request_timeout_s, self.timed_out)
+        else:
+            self._socket.write(self._codec.encode(problem(_TOO_MANY_CONNECTIONS), last=True)[0])
+            self._socket.end(None)
 
     def receive(self, data: bytes) -> None:
         """Handle received bytes."""
@@ -122,6 +134,7 @@ class RequestLoop:
         """Continue with the next request, after the response to the last one, once the client has read it."""
         if self._busy and self.serving is None and not (self._socket.ending or self._socket.stalled):
             self._busy = False
+            self._ahead = 0
             self._socket.waits(waits=True)
             self._socket.read(more=True)
             self._advance()
@@ -158,21 +171,17 @@ class RequestLoop:
         """Read the head of a request, and check who sends it, before its body is read."""
         self._request = request = read_head(event.method, event.target, list(event.headers))
         self._context.handler.target(request)
-        authorization = request.headers.get("authorization")
-        if self._login is not None and self._login[0] == authorization and self._context.logins.counts(self._login[1]):
+        if self.login.is_known(request):
+            self._account.admit(self.login.payer)
             return
-        if not self._context.logins.needed:
-            self._login = authorization, HttpLogin()
-            self._account.admit(self._address)
-            return
-        self._wait()
+        self._busy = True
+        self._socket.waits(waits=False)
         self._socket.read(more=False)
-        self._context.own(self._loop.create_task(self._check_login(request, authorization), name="http login"))
+        self._context.own(self._loop.create_task(self._check_login(request), name="http login"))
 
-    async def _check_login(self, request: HttpRequest, authorization: str | None) -> None:
+    async def _check_login(self, request: HttpRequest) -> None:
         try:
-            self._login = authorization, await self._context.logins.login(request, self._address)
-            self._account.admit(self._login[1].name or self._address)
+            await self.login.check(request)
         except HttpRefused as error:
             if error.status == 401:
                 self._context.counters.logins_refused += 1
@@ -181,22 +190,20 @@ class RequestLoop:
             if not self._socket.ending:
                 self._refuse(error)
             return
+        self._account.admit(self.login.payer)
         if not self._socket.ending:
             self._socket.set_timer(self._context.settings.request_timeout_s, self.timed_out)
             self.go_on()
 
     def _serve(self) -> None:
         assert self._request is not None
-        assert self._login is not None
         self._begun = False
-        self._wait()
-        self.serving = HttpExchange(self._request, self._login[1], self._body.take(), self._respond, limit=self._socket.limit)
-        self._context.handler.serve(self.serving)
-
-    def _wait(self) -> None:
         self._busy = True
-        self._ahead = 0
         self._socket.waits(waits=False)
+        self.serving = HttpExchange(
+            self._request, self.login.present, self._body.take(), self._respond, limit=self._socket.limit
+        )
+        self._context.handler.serve(self.serving)
 
     def _respond(self, response: HttpResponse, on_read: OnRead | None) -> None:
         self.serving = None

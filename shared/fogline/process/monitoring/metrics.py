@@ -180,6 +180,7 @@ _MEANINGS = {  # Meaning by name, for each part of a process and each type. A pa
         "over_limit": "connections beyond `max_connections`: one of them was closed",
         "timed_out": "connections closed because a request did not come whole in time",
         "malformed": "requests that are not HTTP",
+        "handshakes_refused": "connections closed because the TLS handshake failed, or did not end in time",
         "received": "requests handed to the outbox",
         "acknowledged": "requests answered after the event was stored",
         "slowed": "requests answered 503 because the outbox had no room",

@@ -1,5 +1,6 @@
 """Splits a byte stream into whole packets, and rejects bytes that cannot begin one before it buffers them."""
 
+from fogline.transport.tls import TLS_HANDSHAKE
 from fogline_edge.adapters.mqtt.protocol.primitives import MalformedPacket, PacketType, ProtocolError, Reason
 
 _FLAGGED = (PacketType.PUBREL, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE)
@@ -92,6 +93,8 @@ class Framer:
         return length, start
 
     def _check_header(self, header: int) -> None:
+        if header == TLS_HANDSHAKE and self._first is not None:
+            raise MalformedPacket("the client speaks TLS, and this port does not")
         if header not in _HEADERS:
             raise MalformedPacket(f"no packet begins with 0x{header:02x}")
         if self._first is not None and header >> 4 != self._first:
