@@ -2,9 +2,14 @@
 
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Meta
 
+from fogline.events.identity import Duplicates
 from fogline_edge.settings_types import Identifier, StrictTable
+
+MAX_RULES = 256
+"""The most tables of one kind: each rule has counts in every statement of the ledger."""
 
 
 class RuleTable(StrictTable, frozen=True, kw_only=True):
@@ -22,13 +27,40 @@ class RuleTable(StrictTable, frozen=True, kw_only=True):
     """Protocol of the device."""
 
 
+class IdentityTable(RuleTable, frozen=True, kw_only=True):
+    """Says which events are the same: by fields of the payload, the device's time, or a counter (docs/rules.md).
+
+    The first table decides that applies to an event and whose fields the event has. It has precedence over the protocol's ids.
+    """
+
+    fields: Annotated[list[str], Meta(max_length=16)] = msgspec.field(default_factory=list)
+    """Fields whose values are the key: JSON pointers such as `/serial`, which read CBOR too, or bytes such as `bytes:0-7`."""
+    time: bool = False
+    """`true`: the device's time (MQTT user property `time`, CloudEvents `time`) is part of the key, or all of it."""
+    session: str | None = None
+    """Field that names the boot or session in which `counter` counts."""
+    counter: str | None = None
+    """Field with a counter: an integer, or bytes with the most significant one first."""
+    counter_bits: Annotated[int, Meta(ge=8, le=64)] | None = None
+    """Width of a counter without a `session`, which returns to 0 after its largest value, and when the device restarts."""
+    window_s: Annotated[int, Meta(ge=1, le=172_800)] | None = None
+    """Time after an event in which its key means the same event, in seconds, for keys that return. Default: 60 s for a counter
+    without a session; for all others as long as the gateway remembers the key, which is 48 hours at least."""
+    duplicates: Duplicates = Duplicates.DROP
+    """`drop`: a second event with the key is not stored. `mark`: it is stored and names the first one. `none`: it is stored."""
+    shared: bool = False
+    """`true`: other gateways may receive the events. The flow compares the events of all gateways, as `duplicates` says."""
+
+
 class RuleSettings(StrictTable, frozen=True, kw_only=True):
     """Rules for events. Without any, the gateway stores each event as it comes."""
+
+    identity: Annotated[list[IdentityTable], Meta(max_length=MAX_RULES)] = msgspec.field(default_factory=list)
 
     @property
     def all(self) -> tuple[RuleTable, ...]:
         """All rules, in the order of their steps."""
-        return ()
+        return (*self.identity,)
 
 
 def names_twice(settings: RuleSettings) -> str | None:

@@ -2,7 +2,7 @@
 
 An event that several gateways may receive (`dedup` is `shared`) has an id that returns when the device's counter wraps. So of
 these, two rows of one gateway are two events only if the gateway stored them `SHARED_APART_US` apart, because within that
-time it would have recognised the second one as a duplicate.
+time it would have recognised the second one as a duplicate. Of events that nobody compares (`none`), several may have one id.
 """
 
 from collections.abc import Iterator
@@ -79,7 +79,9 @@ def _hashed(rows: pa.Table, tenant: str) -> Iterator[_Hashed]:
     rows = stream_rows(rows, tenant)
     is_none = pc.is_in(rows.column("outcome").cast(pa.string()), pa.array([each.value for each in _NO_EVENTS]))
     is_copy = pc.fill_null(rows.column("again"), False)
-    wanted = pc.and_(pc.invert(pc.or_(is_none, is_copy)), rows.column("id").is_valid())
+    is_common = pc.fill_null(pc.equal(rows.column("dedup").cast(pa.string()), Dedup.NONE.value), False)
+    unwanted = pc.or_(pc.or_(is_none, is_copy), is_common)
+    wanted = pc.and_(pc.invert(unwanted), rows.column("id").is_valid())
     rows = rows.filter(pc.and_(wanted, rows.column("source").is_valid()))
     rows = rows.set_column(rows.schema.get_field_index("gateway"), "gateway", rows.column("gateway").cast(pa.string()))
     shared = pc.fill_null(pc.equal(rows.column("dedup"), Dedup.SHARED.value), False)

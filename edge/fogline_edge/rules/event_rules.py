@@ -1,18 +1,35 @@
 """All rules of the settings, in the order of their steps."""
 
-from fogline.events.event import Arrival
+from collections.abc import Iterator
+
+from fogline.dead_letter import DEAD_TYPE
+from fogline.events.event import Arrival, Lane
 from fogline_edge.rule_settings import RuleSettings
+from fogline_edge.rules.explanation import RuleStep
+from fogline_edge.rules.identity import IdentityRules
+from fogline_edge.rules.payload import Payload
 
 
 class EventRules:
-    """The rules of one gateway. Used on the writer's thread."""
+    """The rules of one gateway. Used on the writer's thread. They do not apply to replies and dead letters."""
 
     def __init__(self, settings: RuleSettings) -> None:
-        self._settings = settings
+        self._identity = IdentityRules(settings.identity) if settings.identity else None
 
     def prepare(self, arrival: Arrival) -> Arrival:
         """Return the arrival as it is recognised and stored."""
-        return arrival
+        if self._identity is None or not _is_event(arrival):
+            return arrival
+        return self._identity.identify(arrival, Payload(arrival.content_type, arrival.data))
+
+    def explain(self, arrival: Arrival) -> Iterator[RuleStep]:
+        """Yield what the rules do with an arrival, step by step."""
+        if self._identity is not None and _is_event(arrival):
+            yield from self._identity.explain(arrival, Payload(arrival.content_type, arrival.data))
+
+
+def _is_event(arrival: Arrival) -> bool:
+    return arrival.lane is not Lane.REPLY and arrival.type != DEAD_TYPE
 
 
 def rules_of(settings: RuleSettings) -> EventRules | None:

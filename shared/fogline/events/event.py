@@ -10,7 +10,7 @@ from functools import lru_cache
 import msgspec
 
 from fogline.address import source_of
-from fogline.events.identity import Evidence, Retransmission
+from fogline.events.identity import Evidence, Retransmission, RuleIdentity
 from fogline.events.report_on_change import ReportPolicy
 
 EMPTY_NOTIFICATION = "application/vnd.eclipse-hono-empty-notification"
@@ -18,6 +18,10 @@ EMPTY_NOTIFICATION = "application/vnd.eclipse-hono-empty-notification"
 
 POSSIBLE_DUPLICATE = "possible-duplicate-of"
 """Key in `Event.properties`: the id of an earlier event that this one may repeat."""
+
+
+CONFLICTING = "same-key-as"
+"""Key in `Event.properties`: the id of an earlier event, to which the device gave the same key and another payload."""
 
 
 class Lane(StrEnum):
@@ -66,6 +70,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     outcome: CommandOutcome | None = None
     report: ReportPolicy | None = None  # the filter for a device that repeats itself
     shared: bool = False  # other gateways may receive the same message
+    identity: RuleIdentity | None = None  # the rule of the settings that decided about `evidence`
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):

@@ -19,12 +19,29 @@ class Dedup(StrEnum):
 
     `SHARED`: several gateways may receive the device's message, and all compute the same id. The id contains a counter
     without its wraps, so that two events far apart may share an id: only events within a time window are duplicates.
+    `UNIQUE`: several gateways may receive it, and the id is never used again: events of any age are compared, and one is kept.
+    `MARKED`: as `UNIQUE`, and all copies are kept, marked. `NONE`: several events may have the id, and nobody compares them.
     """
 
     STRONG = "strong"
     GOOD = "good"
     WEAK = "weak"
     SHARED = "shared"
+    UNIQUE = "unique"
+    MARKED = "marked"
+    NONE = "none"
+
+
+COMPARED_BY_ID = (Dedup.UNIQUE, Dedup.MARKED)
+"""Events that the flow compares with all earlier ones, because another gateway may have stored them."""
+
+
+class Duplicates(StrEnum):
+    """Treatment of an event that has the identity of an earlier one."""
+
+    DROP = "drop"  # it is a duplicate: one of them is kept
+    MARK = "mark"  # both are kept, and the second names the first
+    NONE = "none"  # both are kept, and nobody compares them
 
 
 class UniqueId(msgspec.Struct, frozen=True, tag=1):
@@ -73,6 +90,20 @@ class Retransmission(msgspec.Struct, frozen=True, gc=False):
     number: int = 0  # MQTT: packet id; CoAP: message id. Up to 65,535 in ascending order takes the least space.
     token: bytes = b""  # another value that must be equal (CoAP: the token)
     ack_delivery: AckDelivery = AckDelivery.UNPROVEN  # of the slot's last message
+
+
+class RuleIdentity(msgspec.Struct, frozen=True, gc=False):
+    """The rule of the settings that applies to an arrival, and whose values are its `evidence`.
+
+    `content`: 16-byte digest of the payload by its values, so that its spelling does not matter; None if the payload lacks a
+    field of the rule, so that the evidence is the protocol's. `window_s`: time after the first copy in which an equal key is
+    the same event; None: as long as the gateway remembers it.
+    """
+
+    rule: str
+    content: bytes | None
+    duplicates: Duplicates = Duplicates.DROP
+    window_s: int | None = None
 
 
 def digest(channel: str, data: bytes, token: bytes = b"") -> bytes:

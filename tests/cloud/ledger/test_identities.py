@@ -89,3 +89,13 @@ def test_copies_of_other_gateways_balance(events):
 def test_rows_that_are_no_events_may_repeat_an_id(events, outcome):
     events.append({"id": "a", "outcome": outcome})
     assert events.findings() == []
+
+
+def test_copies_that_a_rule_keeps_are_no_finding(events):
+    """A rule of the gateway wants them: `marked` ones are marked, and of `none` several have one id."""
+    marked = {"id": "m", "dedup": "marked"}
+    events.append({**marked, "again": False}, {**marked, "again": True, "gateway": "h"})
+    events.append({"id": "n", "dedup": "none"}, {"id": "n", "dedup": "none"})
+    assert events.findings() == []
+    events.append({"id": "u", "dedup": "unique"}, {"id": "u", "dedup": "unique", "gateway": "h"})
+    assert events.findings() != []

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fogline.events.event import Arrival, Lane
 from fogline.events.identity import Counter, Dedup, DeviceTime, Retransmission, SessionCounter, UniqueId, digest
+from fogline.gateway.ledger import RuleOutcome
 from fogline_edge.outbox.file.schema import connect_file, migrate
 from fogline_edge.outbox.memory.recognition import (
     COUNTER_RESEND_DISTANCE,
@@ -117,9 +118,9 @@ def test_a_named_event_is_itself_whenever_it_comes_again(evidence):
 @pytest.mark.parametrize("evidence", [UniqueId(b"42"), SessionCounter(b"boot", 42)], ids=str)
 def test_one_name_for_two_things_keeps_both_and_says_so(evidence):
     device = Device()
-    device.verdict(b"one", evidence)
+    first = device.verdict(b"one", evidence)
     other = device.verdict(b"two", evidence)
-    assert other.conflict
+    assert (other.outcome, other.original) == (RuleOutcome.CONFLICT, first.id)
     assert device.say(b"two", evidence) is None
     assert device.say(b"one", evidence) is None
 

@@ -28,6 +28,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 
+from fogline.events.event import POSSIBLE_DUPLICATE
+from fogline.events.identity import COMPARED_BY_ID, Dedup
 from fogline.tracing.spans import ExportSpans
 from fogline_cloud.flows.driver.probation import Probation
 from fogline_cloud.flows.driver.retried_task import with_children
@@ -257,9 +259,11 @@ def _warm(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def mark_replayed(contested: DataFrame, settled: DataFrame) -> DataFrame:
-    """Return the contested rows (a gateway sent them again) as duplicates if their event is settled, or contested earlier.
+    """Return the contested rows as duplicates if their event is settled, or contested earlier.
 
-    `settled`: rows of the table and of the micro-batch, with `outcome` and the identity. Reads `contested` twice.
+    A gateway sent them again (`replayed`), or their id is never used again (`COMPARED_BY_ID`): then a copy is marked `again`,
+    and that of a `MARKED` event stays as it is. Its gateway may have marked it already. `settled`: rows of the table and of the
+    micro-batch, with `outcome` and the identity. Reads `contested` twice.
     """
     known = (
         settled.where(F.col("outcome") != EventOutcome.DUPLICATE.value)
@@ -268,11 +272,16 @@ def mark_replayed(contested: DataFrame, settled: DataFrame) -> DataFrame:
         .distinct()
     )
     in_order = Window.partitionBy(*_IDENTITY).orderBy("ingested", *KafkaPosition._fields)
-    is_known = F.coalesce(F.col("known"), F.lit(False)) | (F.row_number().over(in_order) > 1)
-    marked = contested.join(F.broadcast(known), list(_IDENTITY), "left").withColumn("is_known", is_known)
+    is_copy = F.coalesce(F.col("known"), F.lit(False)) | (F.row_number().over(in_order) > 1)
+    by_id = F.coalesce(F.col("dedup").isin(*COMPARED_BY_ID), F.lit(False))
+    names_first = F.coalesce(F.col("properties").contains(f"{POSSIBLE_DUPLICATE}="), F.lit(False))
+    stays = by_id & (F.col("dedup") == Dedup.MARKED.value) & ~F.col("replayed")
+    marked = contested.join(F.broadcast(known), list(_IDENTITY), "left").withColumn("is_copy", is_copy)
+    marked = marked.withColumn("again", F.when(by_id, F.col("is_copy") | names_first).otherwise(F.col("again")))
+    marked = marked.withColumn("is_known", F.col("is_copy") & ~stays)
     replaced = {
         "outcome": F.lit(EventOutcome.DUPLICATE.value),
-        "reason": F.lit("replayed"),
+        "reason": F.when(F.col("replayed"), "replayed").otherwise("shared"),
         "detail": F.lit(None),
         "readings": F.array().cast(schema.READINGS_TYPE),
         "data": F.lit(None),

@@ -5,6 +5,7 @@ from datetime import date
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 
+from fogline.events.identity import COMPARED_BY_ID
 from fogline_cloud.flows.driver.commit import mark_replayed
 from fogline_cloud.flows.replay.reparse import DIFFERENCES, WAS
 from fogline_cloud.flows.replay.stored import POSITION, RUN
@@ -41,9 +42,10 @@ def as_changed(rows: DataFrame, events: DataFrame) -> DataFrame:
     event stays.
     """
     names = schema.names(schema.in_file(schema.EVENTS))
-    first = rows.where("NOT replayed").select(names)
+    compared = F.col("replayed") | F.coalesce(F.col("dedup").isin(*COMPARED_BY_ID), F.lit(False))
+    first = rows.where(~compared).select(names)
     settled = events.select("outcome", "source", "id").unionByName(first.select("outcome", "source", "id"))
-    every = first.unionByName(mark_replayed(rows.where("replayed").select(names), settled))
+    every = first.unionByName(mark_replayed(rows.where(compared).select(names), settled))
     came = F.transform("readings", lambda each: F.struct(each["metric"].alias("metric"), F.lit("came").alias("change")))
     every = every.withColumn("run", F.concat(F.lit(RUN), F.to_date("ingested").cast("string")))
     return every.withColumn(WAS, F.lit(MISSING)).withColumn(DIFFERENCES, came)

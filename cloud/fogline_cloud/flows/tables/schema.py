@@ -71,6 +71,12 @@ RETENTION = "retention"
 """Reason of a row for offsets that Kafka's retention deleted before the flow had read them."""
 
 
+_AGAIN = (
+    "true if another gateway delivered the same event first, or if its own gateway marked it as a copy; null if this was not "
+    "checked"
+)
+
+
 class Column(NamedTuple):
     """One column of a table: its Spark SQL type and its meaning."""
 
@@ -102,15 +108,16 @@ DECIDED = (
     Column(
         "dedup",
         "STRING",
-        "how reliably a retransmission of this event is recognised: strong, good or weak; shared: several gateways "
-        "may send it with this id",
+        "how reliably a retransmission of this event is recognised: strong, good or weak; several gateways may send it with "
+        "this id: shared (compared within a time), unique (of any age) or marked (of any age, and copies are kept); none: "
+        "several events may have this id",
     ),
     Column(
         "replayed",
         "BOOLEAN",
         "true if the gateway sent the event again in a new stream because it could not prove that it was unsent",
     ),
-    Column("again", "BOOLEAN", "true if another gateway delivered the same event first; null if this was not checked"),
+    Column("again", "BOOLEAN", _AGAIN),
     Column("time", "TIMESTAMP", "time that the device gave; null if it gave none"),
     Column("recordedtime", "TIMESTAMP", "time at which the gateway stored the event"),
     Column("timequality", "STRING", "state of the gateway's clock: synced, unsynced, or corrected afterwards"),
@@ -177,7 +184,7 @@ READINGS = (
     Column("gateway", "STRING", "gateway that sent the event"),
     Column("stream", "STRING", "numbered stream of the event"),
     Column("sequence", "BIGINT", "sequence number of the event in its stream"),
-    Column("again", "BOOLEAN", "true if another gateway delivered the same event first; null if this was not checked"),
+    Column("again", "BOOLEAN", _AGAIN),
     *_RUN,
 )
 

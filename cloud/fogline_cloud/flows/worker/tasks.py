@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fogline.events.identity import Dedup
+from fogline.events.identity import COMPARED_BY_ID, Dedup
 from fogline_cloud.flows.deployed.trial_report import TrialReport
 from fogline_cloud.flows.tables.batch import File, MicroBatch
 from fogline_cloud.flows.tables.files import FileWriter, TableFolder, read_rows
@@ -121,11 +121,13 @@ def stage_records(task: WorkerTask, batch: MicroBatch, records: Iterable[pa.Reco
 def contested(rows: pa.RecordBatch, rules: Rules) -> tuple[pa.Array, pa.Array]:
     """Return two masks of the rows that must be compared with the table. No row is in both.
 
-    The first: a gateway could not prove the row unsent. The second: other gateways may have sent it too, and a rule or the
-    first reason applies; its id alone is not enough, because it comes again when the device's counter wraps.
+    The first: a gateway could not prove the row unsent, or other gateways may have sent it too and its id is never used again.
+    The second: other gateways may have sent it too, and a rule or the first reason applies; its id alone is not enough, because
+    it comes again when the device's counter wraps.
     """
     known = pc.and_(rows.column("source").is_valid(), rows.column("id").is_valid())
-    replayed = pc.and_(rows.column("replayed"), known)
+    by_id = pc.fill_null(pc.is_in(rows.column("dedup"), pa.array(COMPARED_BY_ID)), False)
+    replayed = pc.and_(pc.or_(rows.column("replayed"), by_id), known)
     shared = pc.fill_null(pc.and_(pc.equal(rows.column("dedup"), Dedup.SHARED.value), known), False)
     if not shared.true_count:
         return replayed, shared

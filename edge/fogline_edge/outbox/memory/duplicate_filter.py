@@ -24,6 +24,12 @@ _entry = msgspec.msgpack.Decoder(MemoryEntry)
 _pack = msgspec.msgpack.Encoder().encode
 
 
+def naming(arrival: Arrival, relation: str, event_id: str) -> Arrival:
+    """Return the arrival with a property that names another event."""
+    named = f"{relation}={event_id}"
+    return replace(arrival, properties=f"{arrival.properties}&{named}" if arrival.properties else named)
+
+
 class DuplicateFilter:
     """Used on the writer's thread, within a transaction; after a rollback, use a new one.
 
@@ -45,10 +51,7 @@ class DuplicateFilter:
     def with_possible_original(self, arrival: Arrival, sent: Retransmission) -> Arrival:
         """Return the arrival with a property that names the event which it may repeat, if that event's id is known."""
         original = self.resends.repeated_id(arrival, sent)
-        if not original:
-            return arrival
-        property_ = f"{POSSIBLE_DUPLICATE}={original}"
-        return replace(arrival, properties=f"{arrival.properties}&{property_}" if arrival.properties else property_)
+        return naming(arrival, POSSIBLE_DUPLICATE, original) if original else arrival
 
     def is_news(self, group: Group, arrival: Arrival, report: ReportPolicy) -> bool:
         """Return True if the arrival differs enough from the last stored report of its channel."""

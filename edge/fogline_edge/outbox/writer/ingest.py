@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 
 from fogline.dead_letter import DEAD_TYPE
-from fogline.events.event import Arrival, Receipt
+from fogline.events.event import CONFLICTING, POSSIBLE_DUPLICATE, Arrival, Receipt
 from fogline.events.identity import AckDelivery, Dedup, digest, sequence_id
-from fogline.gateway.ledger import STATEMENT_CONTENT_TYPE, Statement, encode_statement
+from fogline.gateway.ledger import STATEMENT_CONTENT_TYPE, RuleOutcome, Statement, count_rule, encode_statement
 from fogline.tracing.spans import ExportSpans
 from fogline_edge.event_spans import store_spans
 from fogline_edge.machine.boot import SYSTEM, Clock, Moment
 from fogline_edge.outbox.file.queries import SQL
-from fogline_edge.outbox.memory.duplicate_filter import DuplicateFilter
+from fogline_edge.outbox.memory.duplicate_filter import DuplicateFilter, naming
 from fogline_edge.outbox.memory.recognition import KnownEvent, NewEvent
 from fogline_edge.outbox.memory.resend_memory import ResendMemory
 from fogline_edge.outbox.rows.group import Group
@@ -140,13 +140,14 @@ class Ingest:
 
     def take(self, group: Group, waiting: Waiting) -> Receipt:
         """Recognise an arrival as a duplicate, or append it to its lane's stream."""
-        arrival = waiting.arrival
+        arrival, by_rule = waiting.arrival, False
         if self._rules is not None:
             arrival = self._rules.prepare(arrival)
+            by_rule = arrival.identity is not None
         sent = arrival.retransmission
         if sent is not None and sent.ack_delivery is AckDelivery.DOUBTFUL and arrival.type != DEAD_TYPE:
             arrival = self.duplicates.with_possible_original(arrival, sent)
-        if arrival.evidence is not None or has_rare_attributes(arrival):
+        if by_rule or arrival.evidence is not None or has_rare_attributes(arrival):
             return self._take_special(group, arrival, waiting.when)
         return self._take_plain(group, arrival, waiting.when)
 
@@ -192,6 +193,8 @@ class Ingest:
             # The count is saved with the next change of another kind: an unchanged report alone causes no write.
             duplicates.note_unchanged(group, arrival, payload)
             stream.counts.filtered += 1
+            if verdict is not None and verdict.rule is not None:
+                count_rule(stream.counts.rules, verdict.rule, RuleOutcome.DUPLICATE)
             self._streams.appended(stream, 0)
             return Receipt.FILTERED
         stream.counts.acknowledged += 1
@@ -200,7 +203,15 @@ class Ingest:
             stream.counts.duplicate += 1
             group.touched[stream.stream] = stream
             self._streams.changed(stream)
+            if verdict.rule is not None:
+                self._streams.count_rule(stream, verdict.rule, RuleOutcome.DUPLICATE)
             return Receipt.DUPLICATE
+        if (rule := arrival.identity) is not None:
+            outcome = verdict.outcome if rule.content is not None else None
+            self._streams.count_rule(stream, rule.rule, outcome or RuleOutcome.UNIDENTIFIED)
+        if verdict.original is not None:
+            relation = POSSIBLE_DUPLICATE if verdict.outcome is RuleOutcome.MARKED else CONFLICTING
+            arrival = naming(arrival, relation, verdict.original)
         self.append(group, arrival, when, verdict)
         if arrival.report is not None:
             duplicates.note_reported(group, arrival)
