@@ -271,13 +271,19 @@ def run_status(arguments: argparse.Namespace) -> int:
         show("it was replaced by a gateway that was restored from its backup later: it only delivers what it has")
     rows = [[each[name] for name in _COLUMNS] for each in status["streams"]]
     show_rows(_COLUMNS, rows, "no device has sent an event yet")
-    if status["rules"]:
-        counted = [(rule, outcome, f"{events:,}") for rule, each in status["rules"].items() for outcome, events in each.items()]
-        show_rows(("rule", "outcome", "events"), counted, "")
+    _show_rules(status)
     if "ble" in status:
         for line in lines_of(msgspec.convert(status["ble"], BleState)):
             show(line)
     return 0
+
+
+def _show_rules(status: dict[str, Any]) -> None:
+    if status["rules"]:
+        counted = [(rule, outcome, f"{events:,}") for rule, each in status["rules"].items() for outcome, events in each.items()]
+        show_rows(("rule", "outcome", "events"), counted, "")
+    for rule, problem in status["rule_problems"].items():
+        show(f"rule {rule}: the last event without a value of its condition: {problem}")
 
 
 def run_doctor(arguments: argparse.Namespace) -> int:

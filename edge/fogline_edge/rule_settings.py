@@ -1,6 +1,6 @@
 """The tables of `[rules]`: what the gateway decides about events before it stores them."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -52,15 +52,67 @@ class IdentityTable(RuleTable, frozen=True, kw_only=True):
     """`true`: other gateways may receive the events. The flow compares the events of all gateways, as `duplicates` says."""
 
 
+class LastTable(StrictTable, frozen=True, kw_only=True):
+    """The last value of a device, for the `when` of a rule."""
+
+    device: Identifier
+    """The device."""
+    channel: Annotated[str, Meta(min_length=1)] = "#"
+    """MQTT topic, CoAP or HTTP path, or characteristic, with MQTT's wildcards `+` and `#`."""
+    max_age_s: Annotated[float, Meta(gt=0)] = 3600.0
+    """Age in seconds from which the value is absent."""
+
+
+class ActionTable(StrictTable, frozen=True, kw_only=True):
+    """One action of a rule: a command to a device, or an alarm event. It has `command` or `alarm`."""
+
+    command: Annotated[str, Meta(min_length=1)] | None = None
+    """Name of a command, as in `fogline command send`. It passes the journal: the device gets it once, or it ends IN_DOUBT."""
+    alarm: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
+    """Text of an event of the same device on lane `alarm`."""
+    device: Identifier | None = None
+    """Device that gets the command, which must be one of this gateway. Default: the device of the event."""
+    json: Any = None
+    """Body of the command as a TOML value, sent as JSON. For an alarm: further fields of its body. Default: none."""
+    text: str | None = None
+    """Body of the command as text."""
+    ttl_s: Annotated[float, Meta(ge=2, le=86_400)] = 30.0
+    """Time to live of the command: how long it waits for its device, in seconds."""
+    reply: bool = True
+    """`false`: the device gives no answer (one-way)."""
+    idempotent: bool = False
+    """`true`: the gateway may send the command again if it does not know whether the device got it."""
+
+
+class ReactTable(RuleTable, frozen=True, kw_only=True):
+    """A rule that acts on new events, also while the bridge is away. docs/rules.md explains it."""
+
+    when: Annotated[str, Meta(min_length=1, max_length=1000)]
+    """Condition in CEL over `event`, `last` and `time`, such as `event.value.temperature > 26.0`."""
+    then: Annotated[list[ActionTable], Meta(min_length=1, max_length=16)]
+    """Actions, in their order."""
+    last: dict[Identifier, LastTable] = msgspec.field(default_factory=dict)
+    """Last values of devices, by the name that `when` uses: `last.NAME.value`, `last.NAME.age_s`."""
+    every: bool = False
+    """`true`: act on each event while the condition holds. `false`: act when it becomes true."""
+    per_minute: Annotated[float, Meta(gt=0, le=6000)] = 60.0
+    """How often the rule may act per minute, in the long run."""
+    burst: Annotated[int, Meta(ge=1, le=1000)] = 10
+    """How often the rule may act at once."""
+    echo_s: Annotated[float, Meta(ge=0, le=3600)] = 2.0
+    """Time after a command in which the events of its device are taken for its effect: the rule does not act on them."""
+
+
 class RuleSettings(StrictTable, frozen=True, kw_only=True):
     """Rules for events. Without any, the gateway stores each event as it comes."""
 
     identity: Annotated[list[IdentityTable], Meta(max_length=MAX_RULES)] = msgspec.field(default_factory=list)
+    react: Annotated[list[ReactTable], Meta(max_length=MAX_RULES)] = msgspec.field(default_factory=list)
 
     @property
     def all(self) -> tuple[RuleTable, ...]:
         """All rules, in the order of their steps."""
-        return (*self.identity,)
+        return (*self.identity, *self.react)
 
 
 def names_twice(settings: RuleSettings) -> str | None:

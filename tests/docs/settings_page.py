@@ -142,7 +142,7 @@ def _bounded(hint: Any, meta: msgspec.Meta) -> str:
 
 
 _BOUNDS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "min_length": "at least", "max_length": "at most"}
-_NAMES = {str: "text", int: "integer", float: "number", bool: "`true`, `false`"}
+_NAMES = {Any: "any value", str: "text", int: "integer", float: "number", bool: "`true`, `false`"}
 _PATTERNS = {
     fogline_edge.settings_types.IDENTIFIER_PATTERN: "identifier",
     fogline_cloud.settings.SERVER_PATTERN: "URL of a server",

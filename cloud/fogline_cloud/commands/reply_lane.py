@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from fogline.address import shown
-from fogline.commands.command import MAX_COMMAND_BYTES
+from fogline.commands.command import MAX_COMMAND_BYTES, RULE_PREFIX
 from fogline.errors import Poison
 from fogline.events.event import Event
 from fogline.events.gap import GAP_CONTENT_TYPE, Gap, GapReason, gap_event
@@ -46,6 +46,9 @@ def check_replies(
     newest: dict[str, CommandRecord] = {}
     for event in events:
         if event.commandid is None or event.tenant != tenant or event.content_type == GAP_CONTENT_TYPE:
+            checked.events.append(event)
+            continue
+        if event.commandid.startswith(RULE_PREFIX):  # a rule of the gateway has given the command: there is no record
             checked.events.append(event)
             continue
         former = newest.get(event.commandid) or known(event.commandid)

@@ -43,6 +43,7 @@ class Downlink:
 
     async def start(self) -> None:
         """Resume the open commands of the journal."""
+        self._outbox.on_commands = self._runner.take
         for command, state in await self._outbox.read_journal(journal.open_entries):
             task = self._runner.commands.add(command, state)
             effect = task.resume(self._now())
@@ -52,6 +53,7 @@ class Downlink:
 
     def close(self) -> None:
         """Stop all timers. The journal keeps the open commands for the next start."""
+        self._outbox.on_commands = lambda _: None
         self._runner.close()
 
     # --- from the bridge

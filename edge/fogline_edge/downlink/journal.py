@@ -17,6 +17,7 @@ from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_edge.downlink.command_task import cancelled
 from fogline_edge.machine.boot import moment
 from fogline_edge.outbox.file.queries import SQL
+from fogline_edge.outbox.rows.command_rows import insert_command
 from fogline_edge.outbox.rows.group import Group
 from fogline_edge.outbox.writer.ingest import Ingest, Waiting
 
@@ -47,17 +48,10 @@ def store(ingest: Ingest, group: Group, command: Command, first: CommandState | 
     found = find(ingest, group, command.id, content)
     if found is not JournalResult.REFUSED or first is None:
         return found
-    _insert(ingest, group, command, content, first)
+    insert_command(ingest.connection, command, content, first, group.age_s)
     if first is CommandState.SENDING:
         crash_point(CrashPoint.BEFORE_SENDING_COMMIT)
     return JournalResult.NEW
-
-
-def _insert(ingest: Ingest, group: Group, command: Command, content: bytes, state: CommandState) -> None:
-    body = (command.id, command.device, command.name, command.content_type, command.data)
-    traits = (command.reply, command.durable, command.idempotent, command.correlation)
-    deadline = (command.deadline.boot_id, command.deadline.boottime_ms)
-    ingest.connection.execute(SQL["insert_command"], (*body, *traits, *deadline, content, state.value, group.age_s))
 
 
 def cancel(ingest: Ingest, group: Group, request: CancelRequest) -> CommandState | None:
@@ -69,7 +63,7 @@ def cancel(ingest: Ingest, group: Group, request: CancelRequest) -> CommandState
     if found is JournalResult.CONFLICT:
         return None
     if found is JournalResult.REFUSED:
-        _insert(ingest, group, request.command, request.digest, CommandState.QUEUED)
+        insert_command(ingest.connection, request.command, request.digest, CommandState.QUEUED, group.age_s)
     state = _state(ingest, request.id)
     if state is CommandState.QUEUED:
         state = CommandState.CANCELLED

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from functools import partial
 
-from fogline.commands.command import CommandState, Reply
+from fogline.commands.command import Command, CommandState, Reply
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_edge.adapters.port import Executor
 from fogline_edge.downlink import journal
@@ -58,6 +58,13 @@ class CommandRunner:
             retry.cancel()
         self._retries.clear()
         self.queues = DeviceQueues()
+
+    def take(self, commands: list[Command]) -> None:
+        """Take commands of rules, which the journal has. They need no signature: the installer wrote the rules."""
+        crash_point(CrashPoint.AFTER_RULE_COMMIT_BEFORE_QUEUE)
+        for command in commands:
+            if self.commands.get(command.id) is None:
+                self.perform(self.commands.add(command, CommandState.QUEUED), NextStep.QUEUE)
 
     def start_next(self, device: str) -> None:
         """Begin with the first waiting command, if the device is reachable and no other command is under way."""

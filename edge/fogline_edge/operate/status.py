@@ -19,8 +19,10 @@ from fogline_edge.machine.run_record import read_run
 from fogline_edge.outbox.file.copy_file import read_copy
 from fogline_edge.outbox.file.data_folder import FILE
 from fogline_edge.outbox.file.full_record import read_full, state_of
+from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.rows.stored_body import unpack_body
 from fogline_edge.outbox.rows.streams import decode_rules
+from fogline_edge.outbox.writer.reactor import problems_of
 
 _STREAMS = """
 SELECT stream, lane, open, head + unsaved AS head, settled, head + unsaved - settled AS backlog,
@@ -65,6 +67,7 @@ def read_status(folder: Path) -> dict[str, Any]:
         (free_pages,) = connection.execute("PRAGMA freelist_count").fetchone()
         (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
         (gateway,) = connection.execute("SELECT value FROM meta WHERE key = 'gateway'").fetchone()
+        kept = [tuple(row) for row in connection.execute(SQL["kept_by_rules"])]
         ble = connection.execute("SELECT value FROM kept WHERE key = ?", [STATE_KEY]).fetchone()
     totals = {name: sum(stream[name] for stream in streams) for name in (*COUNTERS, "backlog")}
     status = {
@@ -72,6 +75,7 @@ def read_status(folder: Path) -> dict[str, Any]:
         "bytes": pages * page_bytes,
         "used_bytes": (pages - free_pages) * page_bytes,
         **totals,
+        "rule_problems": problems_of(kept),
         "rules": total_by_rule(stream["rules"] for stream in streams),
         "run": msgspec.to_builtins(read_run(folder)),
         "full": _full(folder),

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from fogline.commands.command import Command
 from fogline.tracing.spans import ExportSpans
 from fogline_edge.machine.boot import SYSTEM, Clock
 from fogline_edge.outbox.file.copy_file import CopyFile
@@ -38,7 +39,7 @@ class Outbox:
 
     `port`: for adapters and the downlink, which store arrivals. `streams`: for the uplink, which reads and settles events.
     `failed` completes with a reason when the file fails. `copy`: which copy of the outbox this is. `journal`: the name of its
-    journal of commands.
+    journal of commands. `on_commands`: gets the commands that rules gave, after the commit. Without it, the journal has them.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Outbox:
         self._folder = folder
         self.copy = CopyFile(folder.path)
         self.journal = journal_name(connection)
+        self.on_commands: Callable[[list[Command]], None] = lambda _: None
         self._gathering = Gathering(settings.outbox, clock, self._submit)
         self.port = OutboxPort(settings, self._gathering, dict(connection.execute(SQL["all_kept"]).fetchall()))
         store = OutboxStore(
@@ -68,6 +70,7 @@ class Outbox:
         )
         callbacks = WriterCallbacks(
             committed=lambda *each: self._calls.call_on_loop(self._committed, *each),
+            commanded=lambda commands: self._calls.call_on_loop(lambda: self.on_commands(commands)),
             full=lambda full: self._calls.call_on_loop(self._set_full, full),
             fatal=lambda why: self._calls.call_on_loop(self._fatal, why),
             closing=self._closing,

@@ -1,10 +1,13 @@
-"""What the settings decide about events before they are stored. All of it is pure, and runs within the insert transaction.
+"""What the settings decide about events as they are stored. All of it is pure, and runs within the insert transaction.
 
+`actions`: commands and alarms of rules
 `canonical`: one encoding for each value, whatever its spelling
+`cel`: conditions in the Common Expression Language
 `event_rules`: all rules of the settings, in the order of their steps
 `explanation`: what the rules do with an event, step by step
 `fields`: one value of a payload, named by a JSON pointer or a range of bytes
 `identity`: which events are the same, by fields of the payload
 `payload`: the payload of one arrival, decoded once for all rules
+`react`: when a rule acts
 `selection`: the rules that apply to an arrival
 """

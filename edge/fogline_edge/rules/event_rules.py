@@ -1,20 +1,26 @@
 """All rules of the settings, in the order of their steps."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fogline.dead_letter import DEAD_TYPE
 from fogline.events.event import Arrival, Lane
-from fogline_edge.rule_settings import RuleSettings
+from fogline_edge.rule_settings import ReactTable, RuleSettings
+from fogline_edge.rules.actions import check_actions
 from fogline_edge.rules.explanation import RuleStep
 from fogline_edge.rules.identity import IdentityRules
 from fogline_edge.rules.payload import Payload
+from fogline_edge.rules.react import ReactRules
 
 
 class EventRules:
-    """The rules of one gateway. Used on the writer's thread. They do not apply to replies and dead letters."""
+    """The rules of one gateway. Used on the writer's thread. They do not apply to replies and dead letters.
+
+    `react`: those that act on stored events, if there are any.
+    """
 
     def __init__(self, settings: RuleSettings) -> None:
         self._identity = IdentityRules(settings.identity) if settings.identity else None
+        self.react = react_rules_of(settings.react)
 
     def prepare(self, arrival: Arrival) -> Arrival:
         """Return the arrival as it is recognised and stored."""
@@ -30,6 +36,13 @@ class EventRules:
 
 def _is_event(arrival: Arrival) -> bool:
     return arrival.lane is not Lane.REPLY and arrival.type != DEAD_TYPE
+
+
+def react_rules_of(tables: Sequence[ReactTable]) -> ReactRules | None:
+    """Return the rules that act; None if there are none. Raises `Misconfigured`."""
+    for each in tables:
+        check_actions(each)
+    return ReactRules(tables) if tables else None
 
 
 def rules_of(settings: RuleSettings) -> EventRules | None:

@@ -34,6 +34,8 @@ MAX_TEXT = 1024
 """Limit of the characters of a command's content type, and of its correlation id."""
 REMEMBER_COMMANDS_S = 8 * 24 * 3600
 """Time for which a journal has a command that is over: longer than any may live, so that a late copy is recognised."""
+RULE_PREFIX = "rule."
+"""Beginning of the ids of commands that a gateway's own rules give. No bridge makes such an id, or has a record of one."""
 EXPIRED = "fogline:expired"
 """Error condition: the gateway rejects a command whose deadline is past."""
 CONFLICT = "fogline:conflict"

@@ -26,6 +26,20 @@ class RuleOutcome(StrEnum):
     """The event was recognised by its identity, and was stored again with the id of the first one."""
     CONFLICT = "conflict"
     """The event has the key of another event and another content: both are stored."""
+    FIRED = "fired"
+    """The rule acted."""
+    ECHO = "echo"
+    """The event came shortly after the rule's own command to the device: the rule was not evaluated."""
+    CHAIN = "chain"
+    """Actions that followed from one another led to the event: the rule did not act."""
+    RATE = "rate"
+    """The rule acted too often: it did not act."""
+    BUSY = "busy"
+    """Too many commands were open: the rule did not act."""
+    CLOCK = "clock"
+    """The rule needs the time of day, and the clock was not known to be right."""
+    ERROR = "error"
+    """The condition had no value: a field was absent, or had another type."""
 
 
 RuleCounts = dict[str, dict[str, int]]

@@ -23,6 +23,8 @@ class CrashPoint(StrEnum):
     AFTER_PUBACK_BEFORE_ECHO = "after_puback_before_echo"
     AFTER_ANSWER_COMMIT = "after_answer_commit"
     BEFORE_CANCEL_COMMIT = "before_cancel_commit"
+    AFTER_RULE_COMMAND_BEFORE_COMMIT = "after_rule_command_before_commit"
+    AFTER_RULE_COMMIT_BEFORE_QUEUE = "after_rule_commit_before_queue"
     BEFORE_INIT_TRANSACTIONS = "before_init_transactions"
     AFTER_TAKE_BEFORE_READY = "after_take_before_ready"
     BEFORE_PRODUCE = "before_produce"

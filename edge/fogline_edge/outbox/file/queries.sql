@@ -199,3 +199,9 @@ SELECT changed_s FROM command WHERE state NOT IN ('QUEUED', 'SENDING') ORDER BY 
 
 -- name: count_commands
 SELECT count(*) FROM command;
+
+-- name: count_open_commands
+SELECT count(*), total(device = ?) FROM command WHERE state IN ('QUEUED', 'SENDING');
+
+-- name: kept_by_rules
+SELECT key, value FROM kept WHERE key > 'rules/' AND key < 'rules0';

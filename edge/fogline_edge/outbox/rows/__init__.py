@@ -1,5 +1,6 @@
 """The rows of streams, events and memory, as values.
 
+`command_rows`: new commands in the journal
 `group`: the rows of one transaction
 `memory_entry`: an entry of the memory of duplicates
 `stored_body`: event bodies as the file stores them

@@ -10,6 +10,7 @@
 `housekeeping`: statements of counts, expiry, and corrected times
 `ingest`: one group of arrivals in one transaction
 `quarantine`: events that the bridge rejected, and gap records
+`reactor`: what rules do about stored events
 `reading`: events of a stream for the uplink
 `rejection`: rejected events into quarantine
 `renumbering`: events into new streams

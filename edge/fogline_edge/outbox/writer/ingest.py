@@ -4,12 +4,12 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from fogline.dead_letter import DEAD_TYPE
-from fogline.events.event import CONFLICTING, POSSIBLE_DUPLICATE, Arrival, Receipt
+from fogline.events.event import CONFLICTING, POSSIBLE_DUPLICATE, Arrival, Lane, Receipt
 from fogline.events.identity import AckDelivery, Dedup, digest, sequence_id
 from fogline.gateway.ledger import STATEMENT_CONTENT_TYPE, RuleOutcome, Statement, count_rule, encode_statement
 from fogline.tracing.spans import ExportSpans
@@ -54,11 +54,27 @@ class Act:
     size: int = 0
 
 
+class StoredListener(Protocol):
+    """Gets the events of a transaction as they are stored (`reactor`)."""
+
+    def stored(self, group: Group, arrival: Arrival, event_id: str, when: Moment) -> None:
+        """Take an event that was stored just now."""
+
+    def heard(self, group: Group, arrival: Arrival) -> None:
+        """Take an event that was recognised as no news, and is not stored."""
+
+    def write(self) -> None:
+        """Write what has changed, before the transaction ends."""
+
+    def committed(self) -> None:
+        """Take note that the transaction was committed."""
+
+
 class Ingest:
     """Stores groups. Used on the writer's thread only.
 
     `identity`: tenant and gateway. `unsynced`: some rows may have times that need correction. `export`: takes the spans of
-    committed events. `rules`: of the settings, if there are any.
+    committed events. `rules`: of the settings, if there are any. `listener`: gets the events that are stored.
     """
 
     def __init__(
@@ -83,6 +99,8 @@ class Ingest:
         self._written: list[tuple[Stream, list[EventRecord]]] = []
         self._export = export
         self._rules = rules
+        self.listener: StoredListener | None = None
+        self._newest_id = ""
 
     def store(self, items: Sequence[Waiting | Act], age_ms: int) -> list[Any]:
         """Store a group within the open transaction. Returns one result per item; the result of an arrival is its receipt."""
@@ -93,6 +111,8 @@ class Ingest:
 
     def committed(self) -> None:
         """Keep the committed rows in memory for the uplink, and export their spans. Call it after the commit."""
+        if self.listener is not None:
+            self.listener.committed()
         written, self._written = self._written, []
         for stream, events in written:
             stream.keep(events)
@@ -107,8 +127,14 @@ class Ingest:
         else:
             self.connection.execute(SQL["keep"], (key, value))
 
+    def count_rule(self, lane: Lane, rule: str, outcome: RuleOutcome) -> None:
+        """Count an event of a lane by a rule."""
+        self._streams.count_rule(self._streams.of_lane(lane), rule, outcome)
+
     def write(self, group: Group) -> None:
         """Write the rows that a group has collected."""
+        if self.listener is not None:
+            self.listener.write()
         streams = self._streams
         for stream in group.touched.values():
             events, rows = stream.take_unwritten()
@@ -144,12 +170,21 @@ class Ingest:
         if self._rules is not None:
             arrival = self._rules.prepare(arrival)
             by_rule = arrival.identity is not None
+        receipt = self._take(group, arrival, waiting.when, by_rule=by_rule)
+        if self.listener is not None:
+            if receipt is Receipt.STORED:
+                self.listener.stored(group, arrival, self._newest_id, waiting.when)
+            elif receipt is Receipt.FILTERED:
+                self.listener.heard(group, arrival)
+        return receipt
+
+    def _take(self, group: Group, arrival: Arrival, when: Moment, *, by_rule: bool) -> Receipt:
         sent = arrival.retransmission
         if sent is not None and sent.ack_delivery is AckDelivery.DOUBTFUL and arrival.type != DEAD_TYPE:
             arrival = self.duplicates.with_possible_original(arrival, sent)
         if by_rule or arrival.evidence is not None or has_rare_attributes(arrival):
-            return self._take_special(group, arrival, waiting.when)
-        return self._take_plain(group, arrival, waiting.when)
+            return self._take_special(group, arrival, when)
+        return self._take_plain(group, arrival, when)
 
     def _take_plain(self, group: Group, arrival: Arrival, when: Moment) -> Receipt:
         """Take an arrival without device identity and rare attributes.
@@ -160,7 +195,7 @@ class Ingest:
         counts = stream.counts
         counts.acknowledged += 1
         group.touched[stream.stream] = stream
-        event_id = sequence_id(stream.stream, stream.head + 1, group.tag)
+        self._newest_id = event_id = sequence_id(stream.stream, stream.head + 1, group.tag)
         message = None
         if (sent := arrival.retransmission) is not None:
             resends = self.duplicates.resends
@@ -222,7 +257,7 @@ class Ingest:
         stream = self._streams.of_lane(arrival.lane)
         stream.head += 1
         stream.counts.stored += 1
-        event_id = verdict.id or sequence_id(stream.stream, stream.head, group.tag)
+        self._newest_id = event_id = verdict.id or sequence_id(stream.stream, stream.head, group.tag)
         body = self._encoder.encode(arrival, event_id, when, verdict, stream)
         sent = arrival.retransmission
         message = self.duplicates.resends.note(arrival, sent, group.age_s, event_id) if sent is not None else None

@@ -5,6 +5,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 
+from fogline.commands.command import Command
 from fogline.errors import Poison
 from fogline.events.event import Lane
 from fogline.tracing.spans import ExportSpans
@@ -16,6 +17,7 @@ from fogline_edge.outbox.rows.stored_body import unpack_body
 from fogline_edge.outbox.rows.streams import EventRecord, Stream, Streams, event_place
 from fogline_edge.outbox.writer.ingest import Ingest
 from fogline_edge.outbox.writer.quarantine import GapRecords, Quarantine
+from fogline_edge.outbox.writer.reactor import Reactor
 from fogline_edge.rules.event_rules import rules_of
 from fogline_edge.settings import EdgeSettings
 
@@ -28,7 +30,8 @@ class OutboxStore:
     Raises `Misconfigured` for rules that cannot be used. `drops_expired`: the lanes whose expired events are dropped.
     `may_wait`: returns True for an error that only means that there is no room. `handed`: by stream, the highest sequence that
     the uplink has read in this run. `live`: by stream, the last row that the uplink has or gets by `new_rows`, for a stream
-    that it has read to the end. `export`: takes the spans of committed events.
+    that it has read to the end. `commands`: those that rules gave, committed and not yet handed over. `export`: takes the spans
+    of committed events.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class OutboxStore:
         self._in_flight = settings.uplink.batch_events * settings.uplink.batches_in_flight
         self._export = export
         self._rules = rules_of(settings.rules)
+        self.commands: list[Command] = []
         self._resends = ResendMemory(connection, self.max_bytes, self.age.s)
         self._resends.load([message for (message,) in connection.execute(SQL["unsaved_messages"])])
         self._load()
@@ -71,6 +75,8 @@ class OutboxStore:
             export=self._export,
             rules=self._rules,
         )
+        if self._rules is not None and self._rules.react is not None:
+            self.ingest.listener = Reactor(self.ingest, self._rules.react, self.commands.extend)
         self.quarantine = Quarantine(self.connection, self.streams, self.gap_records, self.max_bytes)
         for name, upto in self._accepted.items():
             self.accept(name, upto)

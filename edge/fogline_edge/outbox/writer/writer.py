@@ -89,6 +89,9 @@ class Writer:
                 self._call(item)
             case list():
                 self._committer.commit(item)
+        if self._store.commands:
+            self._callbacks.commanded(self._store.commands[:])
+            self._store.commands.clear()
         results, rows, groups = self._committer.take_results(), self._store.new_rows(), int(isinstance(item, list))
         if results or rows or groups:
             self._callbacks.committed(results, rows, groups)

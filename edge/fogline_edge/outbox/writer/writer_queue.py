@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from fogline.commands.command import Command
 from fogline.errors import Misconfigured
 from fogline.process.loop_calls import call_soon
 from fogline_edge.outbox.rows.streams import EventRecord
@@ -52,11 +53,12 @@ class WriterCallbacks:
     """The writer's reports. Each is called on the writer's thread.
 
     `committed`: items that were committed, with their results; new rows by stream (see `OutboxStore.new_rows`); the number of
-    groups that were taken from the queue. `full`: the outbox became full, or no longer is. `fatal`: the
-    file failed. `closing`: the thread ends; the failure, if one ends it.
+    groups that were taken from the queue. `commanded`: commands that rules gave, once they are committed. `full`: the outbox
+    became full, or no longer is. `fatal`: the file failed. `closing`: the thread ends; the failure, if one ends it.
     """
 
     committed: Callable[[Results, NewRows, int], None]
+    commanded: Callable[[list[Command]], None]
     full: Callable[[bool], None]
     fatal: Callable[[str], None]
     closing: Callable[[Exception | None], None]

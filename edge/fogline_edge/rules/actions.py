@@ -1,0 +1,97 @@
+"""What rules do: commands to devices of this gateway, and alarm events. Pure.
+
+A command's id and an alarm's identity follow from the rule, the event and the number of the action: what one event leads to
+cannot happen twice.
+"""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from fogline.commands.command import MAX_COMMAND_BYTES, RULE_PREFIX, Command, Deadline, check_name
+from fogline.errors import Misconfigured, Poison
+from fogline.events.codec import Beacon
+from fogline.events.event import Arrival, Lane
+from fogline.events.identity import UniqueId, semantic_id
+from fogline_edge.rule_settings import ActionTable, ReactTable
+from fogline_edge.rules.react import GATEWAY_ADAPTER
+
+ALARM_TYPE = "alarm"
+"""CloudEvents type of the alarms of rules."""
+EXAMPLE = 'then = [{ command = "switch", device = "fan-1", json = { on = true } }, { alarm = "the hall is hot" }]'
+
+
+def check_actions(table: ReactTable) -> None:
+    """Raise `Misconfigured` for an action that cannot be done."""
+    for number, action in enumerate(table.then, 1):
+        key = f"rules.react {table.name}: then, action {number}"
+        if (action.command is None) == (action.alarm is None):
+            raise Misconfigured(f"{key}: it has either `command` or `alarm`: {EXAMPLE}")
+        of_command = action.device, action.text
+        if action.alarm is not None and of_command != (None, None):
+            raise Misconfigured(f"{key}: `device` and `text` are for commands: {EXAMPLE}")
+        if action.json is not None and action.text is not None:
+            raise Misconfigured(f"{key}: it has `json` or `text`, not both: {EXAMPLE}")
+        if action.alarm is not None and action.json is not None and not isinstance(action.json, dict):
+            raise Misconfigured(f'{key}: the `json` of an alarm is a table, such as {{ place = "hall" }}')
+        if action.command is not None:
+            try:
+                check_name(action.command)
+            except Poison as error:
+                raise Misconfigured(f"{key}: {error}") from None
+        if len(_body(action)[0]) > MAX_COMMAND_BYTES:
+            raise Misconfigured(f"{key}: a command's body may have {MAX_COMMAND_BYTES} bytes")
+
+
+class Cause(NamedTuple):
+    """A rule, and the event on which it acts."""
+
+    rule: str
+    event_id: str
+    arrival: Arrival
+
+
+def command_of(cause: Cause, action: ActionTable, number: int, identity: tuple[str, str], now: Beacon) -> Command:
+    """Return the command of an action. `identity`: tenant and gateway. `number`: of the action in its rule, from 1."""
+    rule, event_id, arrival = cause
+    tenant, gateway = identity
+    data, content_type = _body(action)
+    key = (event_id.encode(), b"%d" % number)
+    return Command(
+        id=RULE_PREFIX + semantic_id(1, tenant, arrival.device, f"rule/{rule}", *key),
+        tenant=tenant,
+        gateway=gateway,
+        device=action.device or arrival.device,
+        name=action.command or "",
+        data=data,
+        content_type=content_type,
+        reply=action.reply,
+        durable=True,
+        idempotent=action.idempotent,
+        correlation=f"rule/{rule}/{event_id}"[:1024],
+        deadline=Deadline(now.boot_id, now.boottime_ms + int(action.ttl_s * 1000)),
+    )
+
+
+def alarm_of(cause: Cause, action: ActionTable, number: int) -> Arrival:
+    """Return the alarm event of an action: an event of the same device on lane `alarm`."""
+    rule, event_id, arrival = cause
+    body: dict[str, Any] = {**(action.json or {}), "alarm": action.alarm, "rule": rule, "event": event_id}
+    return Arrival(
+        device=arrival.device,
+        channel=f"rule/{rule}",
+        lane=Lane.ALARM,
+        content_type="application/json",
+        data=msgspec.json.encode(body),
+        adapter=GATEWAY_ADAPTER,
+        type=ALARM_TYPE,
+        evidence=UniqueId(f"{rule}/{event_id}/{number}".encode()),
+    )
+
+
+def _body(action: ActionTable) -> tuple[bytes, str | None]:
+    if action.text is not None:
+        return action.text.encode(), "text/plain"
+    if action.json is not None:
+        return msgspec.json.encode(action.json), "application/json"
+    return b"", None
