@@ -172,12 +172,35 @@ class MqttSettings(StrictTable, frozen=True, kw_only=True):
         return 1883 if self.port is None and self.tls is None else self.port
 
 
+class BrokerCommandSettings(StrictTable, frozen=True, kw_only=True):
+    """Commands to the devices of profile `plain`. The first entry that has the command applies.
+
+    In the topics, `{device}`, `{command}` and `{id}` (of the command) each stand for one level.
+    """
+
+    topic: str
+    """Topic to publish the command's argument to, with `{device}`."""
+    commands: Annotated[list[str], Meta(max_length=64)] = msgspec.field(default_factory=list)
+    """Names of the commands. Default: every name."""
+    echo: str | None = None
+    """Topic on which the device shows that it has done the command. Default: none, so that only one-way commands succeed."""
+    echo_field: str = ""
+    """JSON pointer of the value in the echo. Default: the whole payload."""
+    echo_value: str | int | float | bool | None = None
+    """Value that the echo must have."""
+    echo_argument: str | None = None
+    """JSON pointer of the value in the command's argument that the echo must have; empty: the whole argument. Without this and
+    `echo_value`, every message on `echo` confirms the command."""
+    error: str | None = None
+    """Topic on which the device reports that a command has failed."""
+
+
 class MqttClientSettings(StrictTable, frozen=True, kw_only=True):
     """A client of an MQTT 5 broker that exists already."""
 
     name: Identifier
     """Name of this entry."""
-    profile: Literal["zigbee2mqtt", "tasmota", "plain"]
+    profile: Literal["zigbee2mqtt", "tasmota", "shelly", "plain"]
     """Program whose topics and payloads the broker forwards; `plain`: topics as in `topics`."""
     broker: str = "127.0.0.1:1883"
     """Address of the broker as `host:port`."""
@@ -195,8 +218,12 @@ class MqttClientSettings(StrictTable, frozen=True, kw_only=True):
     """Base topic of profile `zigbee2mqtt`."""
     full_topic: str = "%prefix%/%topic%/"
     """Full topic of profile `tasmota`."""
+    topic_prefix: str = "{device}"
+    """Topic prefix of the devices of profile `shelly` from generation 2 on, with `{device}` for one level."""
     topics: list[TopicSettings] = msgspec.field(default_factory=list)
     """Topics of profile `plain`."""
+    commands: list[BrokerCommandSettings] = msgspec.field(default_factory=list)
+    """Commands of profile `plain`."""
     send_commands: bool = False
     """`true`: publish the commands to the devices behind the broker. The user at the broker must be allowed to."""
     command_timeout_s: Annotated[float, Meta(gt=0, le=3600)] = 15.0

@@ -10,6 +10,7 @@ from fogline_cloud.shard.owned_shard import ShardCounters
 from fogline_edge.adapters.ble.counters import BleCounters, Steps
 from fogline_edge.adapters.coap.counters import CoapCounters
 from fogline_edge.adapters.mqtt.counters import MqttCounters
+from fogline_edge.adapters.mqtt_client.commands import BrokerCommandCounters
 from fogline_edge.adapters.mqtt_client.inflow import MqttClientCounters
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.downlink.runner import DownlinkCounters
@@ -26,6 +27,7 @@ COUNTERS = {
     "ble": BleCounters,
     "ble_supervisor": Steps,
     "mqtt_client": MqttClientCounters,
+    "mqtt_client_commands": BrokerCommandCounters,
     "downlink": DownlinkCounters,
     "shard": ShardCounters,
 }

@@ -102,12 +102,17 @@ class CommandPort(Protocol):
 
 async def answer_when_room(commands: CommandPort, command: Command, reply: Reply) -> None:
     """Report the reply of a device as soon as there is room for it; a command without a reply is `taken`."""
-    if not command.reply:
+    if command.reply:
+        await store_when_room(commands, command.device, command.id, reply)
+    else:
         commands.taken(command.id)
-        return
+
+
+async def store_when_room(commands: CommandPort, device: str, command_id: str, reply: Reply) -> None:
+    """Store the reply of a device as soon as there is room for it."""
     while True:
         try:
-            commands.answer(command.device, command.id, reply, lambda _: None)  # nobody waits for the commit
+            commands.answer(device, command_id, reply, lambda _: None)  # nobody waits for the commit
         except SlowDown as error:
             await asyncio.sleep(error.retry_after_s)
         else:

@@ -10,6 +10,7 @@
 `patterns`: patterns of topics and paths
 `plain`: topics that the settings declare
 `profile`: the interface of a profile
+`shelly`: Shelly's topics
 `tasmota`: Tasmota's topics
 `zigbee2mqtt`: Zigbee2MQTT's topics
 """

@@ -21,14 +21,16 @@ MAX_TOPIC = 1024
 class IgnoreReason(StrEnum):
     """The reason to ignore a message.
 
-    `RETAINED`: a repeat, or of unknown age. `LOGGING`: the program's log. `BRIDGE`: its own state. `COMMAND`: of another client
-    to a device. `DISCOVERY`: the abilities of a device. `EMPTY`: no payload, which deletes a retained message.
+    `RETAINED`: a repeat, or of unknown age. `LOGGING`: the program's log. `BRIDGE`: its own state. `COMMAND`: of a client to a
+    device. `ANSWER`: of a device to a command of the gateway. `DISCOVERY`: the abilities of a device. `EMPTY`: no payload, as
+    of a message that deletes a retained one.
     """
 
     RETAINED = "retained"
     LOGGING = "logging"
     BRIDGE = "bridge"
     COMMAND = "command"
+    ANSWER = "answer"
     DISCOVERY = "discovery"
     EMPTY = "empty"
 

@@ -21,6 +21,7 @@ Retained messages are ignored, except `LWT`, which is current.
 """
 
 import re
+from typing import NamedTuple
 
 from fogline.address import device_identifier, shown
 from fogline.errors import Misconfigured, Poison
@@ -29,12 +30,21 @@ from fogline_edge.profiles.profile import AVAILABILITY, BrokerMessage, Filter, I
 
 FULL_TOPIC = "%prefix%/%topic%/"
 
-_LAST_WILL = "LWT"
+LAST_WILL = "LWT"
+"""Last level of the topic on which a device, or the broker for it, says whether it is online."""
 _LOGGING = "LOGGING"
 _PREFIXES = ("tele", "stat")
 _DISCOVERY = "tasmota/discovery/"
 _TYPES = {"tele": re.compile(r"(?P<info>INFO\d*)"), "stat": re.compile(r"(?P<status>STATUS\d*)")}
 _OTHER_TYPE = {"tele": "telemetry", "stat": "result"}
+
+
+class TasmotaPlace(NamedTuple):
+    """A topic: its prefix, the device's name, and its last level."""
+
+    prefix: str
+    name: str
+    word: str
 
 
 class Tasmota:
@@ -48,8 +58,8 @@ class Tasmota:
             raise Misconfigured(
                 f"mqtt_clients: full_topic = {full_topic!r}: expected words, %prefix% and %topic% (each once, as a whole level)"
             )
-        filters = {prefix: [{"%prefix%": prefix, "%topic%": "+"}.get(each, each) for each in levels] for prefix in _PREFIXES}
-        self._filters = tuple(Filter("/".join((*each, "#"))) for each in filters.values())
+        self._levels = levels
+        self._filters = tuple(Filter(self.filter_of(prefix)) for prefix in _PREFIXES)
         parts = {"%prefix%": "(?P<prefix>tele|stat|cmnd)", "%topic%": "(?P<topic>[^/]+)"}
         expression = "/".join(parts.get(each, re.escape(each)) for each in levels) + "/(?P<rest>.+)"
         self._matches = re.compile(expression).fullmatch
@@ -64,18 +74,33 @@ class Tasmota:
         topic = message.channel
         if topic.startswith(_DISCOVERY):
             return Ignored(IgnoreReason.DISCOVERY)
-        match = self._matches(topic)
-        if match is None:
+        place = self.parse(topic)
+        if place is None:
             raise Poison("bad-topic", f"topic {shown(topic)} does not match full_topic")
-        prefix, word = match["prefix"], match["rest"].rpartition("/")[2]
-        why = _ignore_reason(prefix, word, message)
+        why = _ignore_reason(place.prefix, place.word, message)
         if why is not None:
             return Ignored(why)
-        last_will = prefix == "tele" and word == _LAST_WILL
-        lane, kind = (Lane.ALARM, AVAILABILITY) if last_will else (Lane.TELEMETRY, _type(prefix, word))
-        below = match["rest"].rpartition("/")[0]
-        device = device_identifier(f"{match['topic']}/{below}" if below else match["topic"], "topic")
-        return message.arrival(device, lane, kind)
+        last_will = place.prefix == "tele" and place.word == LAST_WILL
+        lane, kind = (Lane.ALARM, AVAILABILITY) if last_will else (Lane.TELEMETRY, _type(place.prefix, place.word))
+        return message.arrival(device_identifier(place.name, "topic"), lane, kind)
+
+    def parse(self, topic: str) -> TasmotaPlace | None:
+        """Return the parts of a topic; None if it does not match the full topic."""
+        match = self._matches(topic)
+        if match is None:
+            return None
+        below, _, word = match["rest"].rpartition("/")
+        return TasmotaPlace(match["prefix"], f"{match['topic']}/{below}" if below else match["topic"], word)
+
+    def topic_of(self, prefix: str, name: str, word: str) -> str:
+        """Return the topic of a device's name: the inverse of `parse`."""
+        topic, _, below = name.partition("/")
+        levels = [{"%prefix%": prefix, "%topic%": topic}.get(each, each) for each in self._levels]
+        return "/".join((*levels, *([below] if below else []), word))
+
+    def filter_of(self, prefix: str) -> str:
+        """Return the topic filter of all devices' topics with a prefix."""
+        return self.topic_of(prefix, "+", "#")
 
 
 def _ignore_reason(prefix: str, word: str, message: BrokerMessage) -> IgnoreReason | None:
@@ -85,7 +110,7 @@ def _ignore_reason(prefix: str, word: str, message: BrokerMessage) -> IgnoreReas
         return IgnoreReason.LOGGING
     if not message.payload:
         return IgnoreReason.EMPTY
-    return IgnoreReason.RETAINED if message.retained and word != _LAST_WILL else None
+    return IgnoreReason.RETAINED if message.retained and word != LAST_WILL else None
 
 
 def _type(prefix: str, word: str) -> str:

@@ -75,14 +75,14 @@ def connecting():
         broker: Mosquitto | int,
         *,
         wait: bool = True,
-        commands: CommandPort | MemoryCommands | None = None,
+        command_port: CommandPort | MemoryCommands | None = None,
         **settings: Any,
     ) -> AsyncIterator[ObservedClient]:
         where = broker if isinstance(broker, int) else broker.port
         given = {"name": "site", "profile": "plain", "broker": f"127.0.0.1:{where}", **settings}
         if given["profile"] == "plain":
             given.setdefault("topics", [PLANT])
-        client = ObservedClient(port, MqttClientSettings(**given), Backoff(base_s=0.02, cap_s=0.1), commands)
+        client = ObservedClient(port, MqttClientSettings(**given), Backoff(base_s=0.02, cap_s=0.1), command_port)
         await client.start()
         try:
             if wait:

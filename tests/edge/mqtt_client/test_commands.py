@@ -40,7 +40,7 @@ def site(broker, connecting):
         async with (
             running(broker) as program,
             connecting(
-                port or MemoryPort(), broker, commands=commands, profile="zigbee2mqtt", send_commands=True, **settings
+                port or MemoryPort(), broker, command_port=commands, profile="zigbee2mqtt", send_commands=True, **settings
             ) as client,
         ):
             await commands.until(lambda: {PLUG, LAMP, GROUP} <= commands.devices.keys(), "the devices are reachable")
@@ -140,7 +140,7 @@ async def test_reports_that_the_broker_queued_before_the_command_are_no_echo(bro
     port, commands = MemoryPort(), MemoryCommands()
     settings = {"profile": "zigbee2mqtt", "send_commands": True}
     async with running(broker) as program:
-        async with connecting(port, broker, commands=commands, **settings) as client:
+        async with connecting(port, broker, command_port=commands, **settings) as client:
             await commands.until(lambda: PLUG in commands.devices, "the device is reachable")
             await shown(program, client, "hall/plug", state="OFF")
         program.behaviour["hall/plug"] = "silent"
@@ -154,7 +154,7 @@ async def test_reports_that_the_broker_queued_before_the_command_are_no_echo(bro
                     self.send(switch())
 
         commands = Sent()
-        async with connecting(port, broker, commands=commands, **settings) as client:
+        async with connecting(port, broker, command_port=commands, **settings) as client:
             await taken(program)
             await shown(program, client, "my_bulb", state="ON")
             assert commands.told == []
@@ -240,19 +240,19 @@ async def test_offline_devices_are_known_after_a_restart(broker, connecting):
     port, commands = MemoryPort(), MemoryCommands()
     settings = {"profile": "zigbee2mqtt", "send_commands": True}
     async with running(broker) as program:
-        async with connecting(port, broker, commands=commands, **settings):
+        async with connecting(port, broker, command_port=commands, **settings):
             await commands.until(lambda: PLUG in commands.devices, "it is reachable")
             await asyncio.to_thread(program.set_available, "hall/plug", online=False)
             await commands.until(lambda: PLUG not in commands.devices, "it is unreachable")
         commands = MemoryCommands()
-        async with connecting(port, broker, commands=commands, **settings):
+        async with connecting(port, broker, command_port=commands, **settings):
             await commands.until(lambda: LAMP in commands.devices, "the other one is reachable")
             assert PLUG not in commands.devices
 
 
 async def test_without_the_setting_nothing_is_sent(broker, connecting, eventually):
     commands = MemoryCommands()
-    async with running(broker), connecting(MemoryPort(), broker, commands=commands, profile="zigbee2mqtt") as client:
+    async with running(broker), connecting(MemoryPort(), broker, command_port=commands, profile="zigbee2mqtt") as client:
         await eventually(lambda: client.counters.learned, "the devices are known")
         assert commands.devices == {}
         assert client.command_counters is None
@@ -263,7 +263,7 @@ async def test_the_broker_refuses_a_user_who_may_not_publish(mosquitto, connecti
     broker, commands = mosquitto(f"acl_file {folder}/acl"), MemoryCommands()
     told = []
     commands.refused = lambda _, why: told.append(why)
-    async with connecting(MemoryPort(), broker, commands=commands, profile="zigbee2mqtt", send_commands=True) as client:
+    async with connecting(MemoryPort(), broker, command_port=commands, profile="zigbee2mqtt", send_commands=True) as client:
         commands_of = client._commands
         commands_of._profile.directory.replace({PLUG: "hall/plug"})
         commands_of._refresh([PLUG])

@@ -1,5 +1,6 @@
 """Doubles of devices.
 
+`broker_program`: a device or program at an MQTT broker
 `command_device`: a device that runs commands
 `mqtt_lamp`: a small MQTT device that keeps its session
 `mqtt_talk`: an MQTT client without a network

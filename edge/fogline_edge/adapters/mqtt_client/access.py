@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from fogline.errors import Misconfigured
 from fogline.process.files.settings_file import is_loopback, split_endpoint
 from fogline.process.files.user_file import read_password
+from fogline_edge.adapters.mqtt_client.profiles import build_profiles
 from fogline_edge.settings import MqttClientSettings
 
 _FORBIDDEN = set("+#\0")
@@ -44,9 +45,16 @@ def check_client(settings: MqttClientSettings) -> None:
         )
     if settings.topics and settings.profile != "plain":
         raise Misconfigured(f"{where}: only profile = 'plain' has topics, not {settings.profile!r}")
+    if settings.commands and not (settings.profile == "plain" and settings.send_commands):
+        raise Misconfigured(f"{where}: [[mqtt_clients.commands]] needs profile = 'plain' and send_commands = true")
+    if settings.profile == "plain" and settings.send_commands and not settings.commands:
+        raise Misconfigured(
+            f"{where}: send_commands needs [[mqtt_clients.commands]], for example topic = 'plant/{{device}}/set'"
+        )
     base = settings.base_topic
     if not base.strip("/") or base != base.strip("/") or set(base) & _FORBIDDEN or base.startswith("$"):
         raise Misconfigured(f"{where}: base_topic = {base!r}: expected words with / between them, for example 'zigbee2mqtt'")
+    build_profiles(settings, "", {}, {})
 
 
 def load_access(settings: MqttClientSettings) -> Access:

@@ -15,7 +15,7 @@ from fogline_edge.adapters.mqtt_client.commands import BrokerCommandCounters, Br
 from fogline_edge.adapters.mqtt_client.connection import BrokerConnection
 from fogline_edge.adapters.mqtt_client.inflow import Inflow, MqttClientCounters
 from fogline_edge.adapters.mqtt_client.intake import BrokerIntake
-from fogline_edge.adapters.mqtt_client.profiles import keys_of, make_commands, make_profile
+from fogline_edge.adapters.mqtt_client.profiles import client_id_of, keys_of, make_profiles
 from fogline_edge.adapters.mqtt_client.session import BrokerSession
 from fogline_edge.adapters.mqtt_client.socket_stream import dial
 from fogline_edge.adapters.port import CommandPort, Port
@@ -43,17 +43,17 @@ class MqttClient:
         check_client(settings)
         self.counters = MqttClientCounters()
         self.problem: str | None = None
-        self.client_id = settings.client_id or f"fogline-{port.tenant}-{port.gateway}-{settings.name}"
+        self.client_id = client_id_of(settings, port.tenant, port.gateway)
         self._port = port
         self._settings = settings
         self._backoff = backoff or Backoff()
         self._session_key = f"{ADAPTER}/{settings.name}/session"
-        profile = make_profile(port, settings)
+        profile, sends = make_profiles(settings, port)
         intake = BrokerIntake(profile, port.gateway, sender=self.client_id, max_payload_bytes=settings.max_payload_bytes)
         self._inflow = Inflow(port, intake, self.counters, keys_of(settings, "name"))
         self._filters: tuple[Filter, ...] = profile.filters
         self._commands: BrokerCommands | None = None
-        if commands is not None and (sends := make_commands(port, settings)) is not None:
+        if commands is not None and sends is not None:
             self._filters = (*self._filters, *sends.filters)
             keys, limit_s = keys_of(settings, "device"), settings.command_timeout_s
             self._commands = BrokerCommands(port, commands, sends, keys=keys, timeout_s=limit_s)

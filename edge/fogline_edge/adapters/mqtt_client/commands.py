@@ -2,14 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 
 from fogline.commands.command import Command, Reply
 from fogline.errors import Poison
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_edge.adapters.mqtt_client.connection import BrokerConnection
-from fogline_edge.adapters.port import CommandPort, Port, answer_when_room
+from fogline_edge.adapters.port import CommandPort, Port, answer_when_room, store_when_room
 from fogline_edge.machine.boot import beacon
 from fogline_edge.profiles.broker_commands.exchange import BrokerCommandProfile, CommandExchange, InDoubt, Verdict
 from fogline_edge.profiles.profile import BrokerMessage
@@ -97,6 +97,9 @@ class BrokerCommands:
             self._port.keep(self._keys + device, note, lambda: None)
         if changed := directory.take_changed():
             self._refresh(changed)
+        named = self._profile.answer(message)
+        if named is not None and named.command_id not in self._open:  # a command of a former run, or it came twice
+            self._store(store_when_room(self._commands, named.device, named.command_id, named.reply))
         for each in list(self._open.values()):
             verdict = each.exchange.received(message)
             if verdict is not None:
@@ -174,7 +177,10 @@ class BrokerCommands:
     def _answer(self, entry: _Open, reply: Reply) -> None:
         self.counters.answered += 1
         self._discard(entry)
-        task = self._loop.create_task(answer_when_room(self._commands, entry.command, reply), name="answer of a device")
+        self._store(answer_when_room(self._commands, entry.command, reply))
+
+    def _store(self, storing: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(storing, name="answer of a device behind a broker")
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
 

@@ -35,6 +35,14 @@ class InDoubt(msgspec.Struct, frozen=True):
 Verdict = Reply | InDoubt
 
 
+class NamedAnswer(msgspec.Struct, frozen=True):
+    """An answer that names its device and its command, so that it decides one of a former run of the gateway too."""
+
+    device: str
+    command_id: str
+    reply: Reply
+
+
 class CommandExchange(Protocol):
     """One command from its publication to its verdict."""
 
@@ -65,6 +73,9 @@ class BrokerCommandProfile(Protocol):
 
     def note(self, message: BrokerMessage) -> None:
         """Take a message of the program, before the open exchanges get it: it may change `directory`."""
+
+    def answer(self, message: BrokerMessage) -> NamedAnswer | None:
+        """Return the answer that a message is, if it names its command and is for this gateway."""
 
     def begin(self, command: Command) -> CommandExchange:
         """Return the exchange of a command to a reachable device.

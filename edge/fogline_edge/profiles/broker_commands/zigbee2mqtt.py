@@ -26,10 +26,10 @@ from fogline.errors import Poison
 from fogline_edge.profiles.broker_commands.answer import AnswerExchange
 from fogline_edge.profiles.broker_commands.directory import Directory
 from fogline_edge.profiles.broker_commands.echo import EchoExchange
-from fogline_edge.profiles.broker_commands.exchange import PROVEN, CommandExchange, Publication
+from fogline_edge.profiles.broker_commands.exchange import PROVEN, CommandExchange, NamedAnswer, Publication
 from fogline_edge.profiles.broker_commands.last_states import LastStates
+from fogline_edge.profiles.broker_commands.values import is_online, wanted_of
 from fogline_edge.profiles.broker_commands.zigbee2mqtt_state import StateRules
-from fogline_edge.profiles.broker_commands.zigbee2mqtt_values import wanted_of
 from fogline_edge.profiles.profile import AVAILABILITY, BrokerMessage, Filter
 from fogline_edge.profiles.zigbee2mqtt import decode_devices
 
@@ -83,6 +83,10 @@ class Zigbee2MqttCommands:
                     self._set_online(device, name, message)
             case _ if message.payload[:1] == b"{":
                 self._states.note(message.topic, message.payload)
+
+    def answer(self, message: BrokerMessage) -> NamedAnswer | None:  # noqa: ARG002 - the interface
+        """See `BrokerCommandProfile.answer`."""
+        return None
 
     def begin(self, command: Command) -> CommandExchange:
         """See `BrokerCommandProfile.begin`."""
@@ -148,10 +152,11 @@ class Zigbee2MqttCommands:
             return None
 
     def _set_online(self, device: str, name: str, message: BrokerMessage) -> None:
-        """Note an availability: `online`, or `{"state": "online"}` (since Zigbee2MQTT 1.30)."""
-        state = (message.json_object or {}).get("state") or message.payload.decode("utf-8", "replace")
-        if state in ("online", "offline"):
-            self.directory.set_online(device, name, online=state == "online")
+        """Note an availability: `online`, or `{"state": "online"}` as by default since Zigbee2MQTT 2.0."""
+        state = message.json_object
+        online = is_online(message.payload if state is None else str(state.get("state")).encode())
+        if online is not None:
+            self.directory.set_online(device, name, online=online)
 
 
 def _object(data: bytes, example: str) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from collections.abc import Container
 
 from fogline.commands.command import Reply
 from fogline_edge.profiles.broker_commands.exchange import InDoubt, Verdict
+from fogline_edge.profiles.broker_commands.values import TEXT
 from fogline_edge.profiles.profile import BrokerMessage
 
-_TEXT = "text/plain"
 _PUBLISH = re.compile(r"Publish '(?P<kind>get|set)' '(?P<key>[^']*)' to '(?P<name>.*?)' failed: (?P<why>.*)", re.DOTALL)
 _REFUSALS = (
     re.compile(r"No converter available for '[^']*' on '(?P<name>.*)': \(.*\)", re.DOTALL),
@@ -48,14 +48,14 @@ def failure(message: BrokerMessage, name: str, kind: str, keys: Container[str]) 
         ours = match["name"] == name and match["kind"] == kind and match["key"] in keys
         return _of_publish(text, match["why"]) if ours else None
     if any(found["name"] == name for each in _REFUSALS if (found := each.fullmatch(text))):
-        return Reply(422, text.encode(), _TEXT)
+        return Reply(422, text.encode(), TEXT)
     unknown = _UNKNOWN.fullmatch(text)
-    return Reply(404, text.encode(), _TEXT) if unknown is not None and unknown["name"] == name else None
+    return Reply(404, text.encode(), TEXT) if unknown is not None and unknown["name"] == name else None
 
 
 def _of_publish(text: str, why: str) -> Verdict:
     if _BY_DEVICE.search(why):
-        return Reply(422, text.encode(), _TEXT)
+        return Reply(422, text.encode(), TEXT)
     if _NOT_SENT.search(why):
-        return Reply(503, text.encode(), _TEXT)
+        return Reply(503, text.encode(), TEXT)
     return InDoubt(text)

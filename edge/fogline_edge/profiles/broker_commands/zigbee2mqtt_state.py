@@ -8,8 +8,8 @@ import msgspec
 from fogline.documents.media_type import JSON
 from fogline_edge.profiles.broker_commands.echo import Evidence, Report
 from fogline_edge.profiles.broker_commands.exchange import Verdict
+from fogline_edge.profiles.broker_commands.values import ANY, expected, shows, value_of, wanted_of
 from fogline_edge.profiles.broker_commands.zigbee2mqtt_errors import failure
-from fogline_edge.profiles.broker_commands.zigbee2mqtt_values import ANY, expected, shows, wanted_of
 from fogline_edge.profiles.profile import BrokerMessage
 
 
@@ -69,11 +69,4 @@ class StateRules:
         key = message.topic.removeprefix(f"{self._topic}/")
         if key == message.topic or key not in self._wanted or not message.payload:
             return {}
-        return {key: _value(message.payload)}
-
-
-def _value(payload: bytes) -> Any:
-    try:
-        return msgspec.json.decode(payload)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return payload.decode("utf-8", "replace")
+        return {key: value_of(message.payload)}

@@ -1,7 +1,15 @@
-"""Values that a command sets, compared with those that a device of Zigbee2MQTT shows. Pure."""
+"""Values that a command sets, compared with those that a device shows. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
+
+import msgspec
+
+from fogline.commands.command import Command
+from fogline.documents.media_type import JSON
+from fogline.errors import Poison
+
+TEXT = "text/plain"
 
 _COMPANIONS = {"transition", "on_time", "off_wait_time"}
 """Keys of a command that say how a value changes. No report has them."""
@@ -10,6 +18,33 @@ _TOGGLE = "toggle"
 
 ANY: Any = object()
 """Stands for every value: the command does not say which one the device will show."""
+
+
+def value_of(payload: bytes) -> Any:
+    """Return a payload as a JSON value, or else as text."""
+    try:
+        return msgspec.json.decode(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return payload.decode("utf-8", "replace")
+
+
+def content_type_of(payload: bytes) -> str:
+    """Return the content type of a reply with this payload."""
+    return JSON if payload[:1] in (b"{", b"[") else TEXT
+
+
+def argument_text(command: Command) -> str:
+    """Return a command's argument as text: a text as it is, and a JSON string without its quotes. Raises `Poison`."""
+    value = value_of(command.data) if command.content_type == JSON else None
+    try:
+        return value if isinstance(value, str) else command.data.decode()
+    except UnicodeDecodeError:
+        raise Poison("bad-argument", "the argument is not text in UTF-8") from None
+
+
+def is_online(payload: bytes) -> bool | None:
+    """Return whether a device says that it is online: `online`, `true` or 1 in any case. None if it says neither."""
+    return {b"online": True, b"true": True, b"1": True, b"offline": False, b"false": False, b"0": False}.get(payload.lower())
 
 
 def wanted_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
