@@ -18,16 +18,17 @@ class _Recognition:
     def __init__(self) -> None:
         self.slots: dict[tuple[bytes, int], tuple[str, bytes]] = {}
         self.of_former_runs: set[tuple[bytes, int]] = set()
-        self._reported: dict[tuple[str, str], Reported] = {}
+        self._reported: dict[tuple[str, str], tuple[bytes, Reported]] = {}
 
     def receipt(self, arrival: Arrival) -> Receipt:
         """Return `STORED` for a new arrival, else the reason why it is discarded."""
         resend, report = arrival.retransmission, arrival.report
         if report is not None:
             content, now_ms = digest(arrival.channel, arrival.data), int(asyncio.get_running_loop().time() * 1000)
-            if not is_news(report, self._reported.get((arrival.device, arrival.channel)), content, now_ms):
+            former, last = self._reported.get((arrival.device, arrival.channel), (None, None))
+            if not is_news(report, last, now_ms, changed=content != former):
                 return Receipt.FILTERED
-            self._reported[arrival.device, arrival.channel] = Reported(content, now_ms)
+            self._reported[arrival.device, arrival.channel] = content, Reported(now_ms)
         if resend is not None:
             message = arrival.device, digest(arrival.channel, arrival.data, resend.token)
             slot = (resend.slot, resend.number)

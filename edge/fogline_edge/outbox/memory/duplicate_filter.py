@@ -59,8 +59,9 @@ class DuplicateFilter:
         last = self._recall(group, key)
         if last is not None and group.age_s - last.age_s > RENEW_S:
             group.memory[key] = (arrival.device, replace(last, age_s=group.age_s))
-        reported = Reported(last.digest, last.first, self._last_seen.repeated_ms(arrival)) if last is not None else None
-        return is_news(report, reported, digest(arrival.channel, arrival.data), group.age_ms)
+        reported = Reported(last.first, self._last_seen.repeated_ms(arrival)) if last is not None else None
+        changed = last is None or last.digest != digest(arrival.channel, arrival.data)
+        return is_news(report, reported, group.age_ms, changed=changed)
 
     def judge(self, group: Group, arrival: Arrival, payload: bytes) -> NewEvent | KnownEvent:
         """Decide by the protocol's rules of retransmission, then by the identity that the device gave.
