@@ -10,6 +10,9 @@ from fogline_edge.settings_types import Identifier, StrictTable
 
 MAX_RULES = 256
 """The most tables of one kind: each rule has counts in every statement of the ledger."""
+AGGREGATE_PATTERN = r"^(count|mean|min|max|last|p[0-9]{1,2}(\.[0-9]{1,2})?)$"
+Aggregate = Annotated[str, Meta(pattern=AGGREGATE_PATTERN)]
+"""What a window says about a field. `p95`: the number below which 95 % of the numbers are."""
 
 
 class RuleTable(StrictTable, frozen=True, kw_only=True):
@@ -50,6 +53,38 @@ class IdentityTable(RuleTable, frozen=True, kw_only=True):
     """`drop`: a second event with the key is not stored. `mark`: it is stored and names the first one. `none`: it is stored."""
     shared: bool = False
     """`true`: other gateways may receive the events. The flow compares the events of all gateways, as `duplicates` says."""
+
+
+class ReduceTable(RuleTable, frozen=True, kw_only=True):
+    """Keeps events of the telemetry and bulk lanes back, and counts them: by report on change, sampling, or windows.
+
+    The first table decides that applies to an event and whose fields the event has (docs/rules.md).
+    """
+
+    fields: Annotated[list[str], Meta(max_length=16)] = msgspec.field(default_factory=list)
+    """Fields that are compared or aggregated: JSON pointers such as `/state/temperature`. Default: the whole payload."""
+    on_change: bool = False
+    """`true`: an event is stored if one of the fields has changed since the last stored event."""
+    change: Annotated[float, Meta(gt=0)] | None = None
+    """As `on_change`, but only if a number has changed by this much at least."""
+    change_percent: Annotated[float, Meta(gt=0)] | None = None
+    """As `change`, in percent of the last stored number. With both keys, one of the two changes is enough."""
+    dead_band: tuple[float, float] | None = None
+    """Lowest and highest number of a band in which all numbers are the same, such as `[-0.5, 0.5]`."""
+    min_interval_s: Annotated[float, Meta(ge=0)] = 0.0
+    """Shortest time between two stored events of a device's channel, in seconds. Alone, it samples one event in this time."""
+    max_interval_s: Annotated[float, Meta(gt=0)] | None = None
+    """Time after which an unchanged event is stored, in seconds. Default: never."""
+    every: Annotated[int, Meta(ge=2)] | None = None
+    """Sampling: every n-th event of a device's channel is stored."""
+    window_s: Annotated[int, Meta(ge=1, le=86_400)] | None = None
+    """Length of windows in seconds: instead of its events, each device's channel gets one event for each window."""
+    aggregates: Annotated[list[Aggregate], Meta(min_length=1, max_length=16)] = msgspec.field(
+        default_factory=lambda: ["mean", "min", "max"]
+    )
+    """Aggregates of each field: `count`, `mean`, `min`, `max`, `last`, and quantiles such as `p50` and `p99.9`."""
+    late_s: Annotated[int, Meta(ge=0, le=604_800)] | None = None
+    """Time after its end in which late events revise a window, in seconds; others are stored. Default: `window_s`."""
 
 
 class LastTable(StrictTable, frozen=True, kw_only=True):
@@ -107,12 +142,13 @@ class RuleSettings(StrictTable, frozen=True, kw_only=True):
     """Rules for events. Without any, the gateway stores each event as it comes."""
 
     identity: Annotated[list[IdentityTable], Meta(max_length=MAX_RULES)] = msgspec.field(default_factory=list)
+    reduce: Annotated[list[ReduceTable], Meta(max_length=MAX_RULES)] = msgspec.field(default_factory=list)
     react: Annotated[list[ReactTable], Meta(max_length=MAX_RULES)] = msgspec.field(default_factory=list)
 
     @property
     def all(self) -> tuple[RuleTable, ...]:
         """All rules, in the order of their steps."""
-        return (*self.identity, *self.react)
+        return (*self.identity, *self.reduce, *self.react)
 
 
 def names_twice(settings: RuleSettings) -> str | None:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 
 import fogline_cloud.settings
+import fogline_edge.rule_settings
 import fogline_edge.settings
 import fogline_edge.settings_types
 
@@ -129,6 +130,8 @@ def _values(hint: Any) -> str:
         return ", ".join(f"`{each}`" for each in arguments)
     if origin in (types.UnionType, typing.Union):
         return " or ".join(_values(each) for each in arguments if each is not type(None))
+    if origin is tuple:
+        return f"list of {len(arguments)} {_values(arguments[0])}s"
     if origin in (list, dict):
         return f"{'list of' if origin is list else 'table:'} {' = '.join(_values(each) for each in arguments)}"
     return _NAMES.get(hint) or ", ".join(f"`{each.value}`" for each in hint)
@@ -147,6 +150,7 @@ _PATTERNS = {
     fogline_edge.settings_types.IDENTIFIER_PATTERN: "identifier",
     fogline_cloud.settings.SERVER_PATTERN: "URL of a server",
     fogline_edge.settings_types.BLE_ADDRESS_PATTERN: "Bluetooth address",
+    fogline_edge.rule_settings.AGGREGATE_PATTERN: "aggregate",
 }
 
 if __name__ == "__main__":

@@ -101,10 +101,11 @@ def _statement_problem(evidence: StreamEvidence) -> str:
     at = evidence.statement_at
     if counts.stored != at - 1:
         return f"the gateway counted {counts.stored} stored events before sequence {at}"
-    acknowledged = counts.acknowledged - counts.duplicate
+    landing = counts.landing
     arrived = evidence.arrivals_before
     # Sequences that are missing in Kafka or in a gap record may have been arrivals. They have findings of their own.
     unknown = size(without([(1, at - 1)], evidence.kafka.spans)) + evidence.gaps_before
-    if not arrived <= acknowledged <= arrived + unknown:
-        return f"the gateway acknowledged {acknowledged} events before sequence {at}, {arrived} are there"
+    if not arrived <= landing <= arrived + unknown:
+        by_rules = " and its rules did not keep back" if counts.rules else ""
+        return f"the gateway acknowledged{by_rules} {landing} events before sequence {at}, {arrived} are there"
     return ""

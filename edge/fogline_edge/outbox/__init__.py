@@ -12,5 +12,6 @@ The modules here are called on the event loop.
 `salvage`: a damaged file
 `startup`: the file before it is used
 `uplink_streams`: the interface for the uplink, which reads and settles events
+`window_timer`: windows of rules that close without arrivals
 `writer`: the thread that writes the file
 """

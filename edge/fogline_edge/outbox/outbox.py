@@ -22,6 +22,7 @@ from fogline_edge.outbox.gathering import Gathering
 from fogline_edge.outbox.port import OutboxPort
 from fogline_edge.outbox.startup import open_file
 from fogline_edge.outbox.uplink_streams import UplinkStreams
+from fogline_edge.outbox.window_timer import WindowTimer
 from fogline_edge.outbox.writer.ingest import Act, Waiting
 from fogline_edge.outbox.writer.quarantine import EventKey
 from fogline_edge.outbox.writer.rejection import empty_quarantine
@@ -85,6 +86,7 @@ class Outbox:
         self.streams = UplinkStreams(self._calls)
         self._loop = asyncio.get_running_loop()
         self._statement_timer = self._loop.call_later(self._statement_s, self._statement_is_due)
+        self._windows = WindowTimer(self.port, lambda: store.ingest.windows_due_ms, lambda: store.age.ms)
 
     @classmethod
     def open(
@@ -121,6 +123,7 @@ class Outbox:
     async def close(self) -> None:
         """Store the waiting arrivals, then close the file. Do not call `port.put` any more."""
         self._statement_timer.cancel()
+        self._windows.close()
         self._gathering.submit()
         self.streams.hand_over()
         self._writer.submit(None)
@@ -166,6 +169,7 @@ class Outbox:
         self.port.committed(results)
         self.streams.committed(new_rows)
         self._gathering.committed(groups)
+        self._windows.look()
 
     def _set_full(self, full: bool) -> None:  # noqa: FBT001 - a state, not an option
         self.streams.set_full(full)

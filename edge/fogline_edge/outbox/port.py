@@ -87,15 +87,24 @@ class OutboxPort:
         """See `fogline_edge.adapters.port.Port.kept`."""
         return {key: value for key, value in self._kept.items() if key.startswith(prefix)}
 
-    def act(self, run: Callable[[Ingest, Group], T], done: Callable[[T], None], *, urgent: bool = False, size: int = 0) -> None:
+    def act(
+        self,
+        run: Callable[[Ingest, Group], T],
+        done: Callable[[T], None],
+        *,
+        urgent: bool = False,
+        size: int = 0,
+        reserve: bool = True,
+    ) -> None:
         """Call `run` in the next transaction, after all earlier items; `done` gets its result after the commit.
 
-        It runs even when the outbox is full, so `run` must write little. `urgent`: the transaction begins in the next
-        iteration of the loop, without waiting for others. `size`: the bytes that `run` holds in memory.
+        It runs even when the outbox is full, so `run` must write little; without `reserve`, it waits for room. `urgent`: the
+        transaction begins in the next iteration of the loop, without waiting for others. `size`: the bytes that `run` holds in
+        memory.
         """
         self._waiting_events += 1
         self._waiting_bytes += size
-        self._gathering.act(Act(run, done, size), urgent=urgent)
+        self._gathering.act(Act(run, done, size, reserve), urgent=urgent)
 
     @property
     def crowded(self) -> bool:

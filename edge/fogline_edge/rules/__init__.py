@@ -3,11 +3,15 @@
 `actions`: commands and alarms of rules
 `canonical`: one encoding for each value, whatever its spelling
 `cel`: conditions in the Common Expression Language
+`change`: values that report-on-change compares
 `event_rules`: all rules of the settings, in the order of their steps
 `explanation`: what the rules do with an event, step by step
 `fields`: one value of a payload, named by a JSON pointer or a range of bytes
 `identity`: which events are the same, by fields of the payload
 `payload`: the payload of one arrival, decoded once for all rules
+`quantiles`: quantiles of the numbers of a window
 `react`: when a rule acts
+`reduction`: the events that rules keep back
 `selection`: the rules that apply to an arrival
+`windows`: windows, their aggregates, and the window of an event
 """

@@ -10,16 +10,18 @@ from fogline_edge.rules.explanation import RuleStep
 from fogline_edge.rules.identity import IdentityRules
 from fogline_edge.rules.payload import Payload
 from fogline_edge.rules.react import ReactRules
+from fogline_edge.rules.reduction import Reduction
 
 
 class EventRules:
     """The rules of one gateway. Used on the writer's thread. They do not apply to replies and dead letters.
 
-    `react`: those that act on stored events, if there are any.
+    `reduction`: those that keep events back, if there are any. `react`: those that act on stored events, if there are any.
     """
 
     def __init__(self, settings: RuleSettings) -> None:
         self._identity = IdentityRules(settings.identity) if settings.identity else None
+        self.reduction = Reduction(settings.reduce) if settings.reduce else None
         self.react = react_rules_of(settings.react)
 
     def prepare(self, arrival: Arrival) -> Arrival:
@@ -32,6 +34,18 @@ class EventRules:
         """Yield what the rules do with an arrival, step by step."""
         if self._identity is not None and _is_event(arrival):
             yield from self._identity.explain(arrival, Payload(arrival.content_type, arrival.data))
+        if self.reduction is not None:
+            yield from self.reduction.explain(arrival)
+
+    def committed(self) -> None:
+        """Keep what was remembered in the transaction. Call it after the commit."""
+        if self.reduction is not None:
+            self.reduction.committed()
+
+    def rolled_back(self) -> None:
+        """Forget what was remembered in the transaction. Call it after the rollback."""
+        if self.reduction is not None:
+            self.reduction.rolled_back()
 
 
 def _is_event(arrival: Arrival) -> bool:

@@ -40,6 +40,24 @@ class RuleOutcome(StrEnum):
     """The rule needs the time of day, and the clock was not known to be right."""
     ERROR = "error"
     """The condition had no value: a field was absent, or had another type."""
+    REDUCED = "reduced"
+    """The event says nothing new by the rule, and was not stored."""
+    MERGED = "merged"
+    """The event is in an aggregate, and was not stored itself."""
+    AGGREGATE = "aggregate"
+    """An aggregate was stored as an event. Nothing was acknowledged for it."""
+    UNREADABLE = "unreadable"
+    """The event has none of the fields of the rule, and was stored as it came."""
+    LATE = "late"
+    """The device's time is outside all windows that are still open for it, and the event was stored as it came."""
+    CROWDED = "crowded"
+    """No more windows can be opened, and the event was stored as it came."""
+
+
+KEPT_BACK = (RuleOutcome.REDUCED, RuleOutcome.MERGED)
+"""Outcomes of events that were acknowledged and not stored."""
+MADE = (RuleOutcome.AGGREGATE,)
+"""Outcomes of events that a rule made, and that nobody sent."""
 
 
 RuleCounts = dict[str, dict[str, int]]
@@ -59,6 +77,16 @@ class Counts(msgspec.Struct, kw_only=True, omit_defaults=True):
     filtered: int = 0  # counted in memory: the gateway's death may lose those since the last event
     dropped: int = 0  # an upper limit: gap records name those that did not land
     rules: RuleCounts = msgspec.field(default_factory=dict)
+
+    @property
+    def landing(self) -> int:
+        """The events that must land, statements and gap records apart: each new one that no rule kept back, and those made."""
+        by_rule = sum(
+            (outcome in MADE) * events - (outcome in KEPT_BACK) * events
+            for outcomes in self.rules.values()
+            for outcome, events in outcomes.items()
+        )
+        return self.acknowledged - self.duplicate + by_rule
 
 
 class Statement(msgspec.Struct, frozen=True, omit_defaults=True):

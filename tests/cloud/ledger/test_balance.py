@@ -96,6 +96,18 @@ def test_a_gateway_that_acknowledged_more_events_than_kafka_has():
     assert set(kinds(stream([(1, 11)], [(1, 11)], statement=counts, statement_at=10, arrivals_before=11))) == {"statement"}
 
 
+def test_events_that_rules_kept_back_or_made_are_accounted_for():
+    """Of 20 acknowledged events, 3 are duplicates, 6 said nothing new, 4 are in 2 aggregates, and 1 could not be read."""
+    rules = {"same": {"reduced": 6, "unreadable": 1}, "means": {"merged": 4, "aggregate": 2}}
+    at = {"statement_at": 10, "arrivals_before": 9}
+    counts = Counts(acknowledged=20, stored=9, duplicate=3, rules=rules)
+    assert kinds(stream([(1, 10)], [(1, 10)], statement=counts, **at)) == {}
+    for rule, outcome in (("same", "reduced"), ("means", "merged"), ("means", "aggregate")):
+        wrong = {**rules, rule: {**rules[rule], outcome: rules[rule][outcome] + 1}}
+        counts = Counts(acknowledged=20, stored=9, duplicate=3, rules=wrong)
+        assert set(kinds(stream([(1, 10)], [(1, 10)], statement=counts, **at))) == {"statement"}
+
+
 @pytest.mark.parametrize("stored", [9, 11])
 def test_a_gateway_that_stored_another_number_of_events_than_its_statement_has_before_it(stored):
     assert statement_problem(10, 10, kafka=[(1, 11)], stored=stored) == [

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fogline.events.event import Arrival, Receipt
+from fogline.events.codec import decode_event
+from fogline.events.event import Arrival, Event, Receipt
 from fogline.gateway.ledger import Counts
 from fogline_edge.machine.boot import SYSTEM, Clock, moment
 from fogline_edge.outbox.file.free_space import may_wait
 from fogline_edge.outbox.file.schema import Connect, connect_file, open_database
 from fogline_edge.outbox.memory.resend_memory import ResendMemory
 from fogline_edge.outbox.rows.streams import EventRecord, Stream
-from fogline_edge.outbox.writer.ingest import Waiting
+from fogline_edge.outbox.writer.ingest import Act, Waiting
 from fogline_edge.outbox.writer.store import OutboxStore
 from fogline_edge.rule_settings import RuleSettings
 from fogline_edge.settings import EdgeSettings, OutboxSettings, UplinkSettings
@@ -121,3 +122,19 @@ def _copy(counts: Counts) -> Counts:
 
 def _ignore(_: Receipt) -> None:
     pass
+
+
+def close_windows(store: OutboxStore) -> int:
+    """Close all windows of rules that are due, as the timer does. Returns the number of transactions."""
+    closed = 0
+    while store.ingest.windows_due_ms <= store.age.ms:
+        with store.transaction():
+            store.ingest.store([Act(lambda ingest, group: ingest.close_windows(group), lambda _: None)], store.age.ms)
+        store.ingest.committed()
+        closed += 1
+    return closed
+
+
+def stored_events(store: OutboxStore) -> list[Event]:
+    """Return all events of the file, stream by stream."""
+    return [decode_event(row.body) for stream in store.streams.everything() for row in rows(store, stream)]

@@ -114,6 +114,27 @@ DELETE FROM unsynced WHERE stream = ? AND first = ?;
 -- name: drop_unsynced_settled
 DELETE FROM unsynced WHERE stream = ? AND last <= ?;
 
+-- name: count_windows
+SELECT count(*) FROM window_state;
+
+-- name: next_window
+SELECT min(due_ms) FROM window_state;
+
+-- name: find_window
+SELECT number, due_ms, open, state FROM window_state WHERE source = ? AND start_ms = ?;
+
+-- name: open_window
+INSERT INTO window_state (source, start_ms, due_ms, open, state) VALUES (?, ?, ?, ?, ?) RETURNING number;
+
+-- name: change_window
+UPDATE window_state SET due_ms = ?, open = ?, state = ? WHERE number = ?;
+
+-- name: due_windows
+SELECT number, source, start_ms, open, state FROM window_state WHERE due_ms <= ? ORDER BY due_ms LIMIT ?;
+
+-- name: forget_window
+DELETE FROM window_state WHERE number = ?;
+
 -- name: recall
 SELECT value FROM memory WHERE key = ?;
 

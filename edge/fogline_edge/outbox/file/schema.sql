@@ -59,6 +59,16 @@ CREATE TABLE memory (
 ) WITHOUT ROWID;
 CREATE INDEX idx_memory_device_stored_s ON memory (device, stored_s);
 CREATE TABLE resend (number INTEGER PRIMARY KEY, entries BLOB NOT NULL);
+CREATE TABLE window_state (
+    number INTEGER PRIMARY KEY,
+    source BLOB NOT NULL,
+    start_ms INTEGER NOT NULL,
+    due_ms INTEGER NOT NULL,
+    open INTEGER NOT NULL,
+    state BLOB NOT NULL
+);
+CREATE UNIQUE INDEX idx_window_state_source ON window_state (source, start_ms);
+CREATE INDEX idx_window_state_due ON window_state (due_ms);
 CREATE TABLE command (
     number INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,

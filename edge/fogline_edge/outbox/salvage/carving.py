@@ -16,11 +16,12 @@ from fogline_edge.outbox.file.pages import PAGE_BYTES, Cell, UnreadableError, Va
 from fogline_edge.outbox.memory.resend_memory import ENTRY
 from fogline_edge.outbox.rows.memory_entry import MemoryEntry
 from fogline_edge.outbox.rows.streams import SEQUENCE_BITS, SEQUENCE_MASK, decode_rules
+from fogline_edge.rules.windows import decode_window
 
 MAX_LOG_BYTES = 256 * 1024 * 1024
 """The most of a log that is read."""
 
-_TABLES = frozenset({"stream", "event", "quarantine", "memory", "meta", "kept", "command", "resend"})
+_TABLES = frozenset({"stream", "event", "quarantine", "memory", "meta", "kept", "command", "resend", "window_state"})
 _NAME = re.compile(r"[0-9a-f]{16}")
 _LANES = frozenset(Lane)
 _trace = msgspec.msgpack.Decoder(MemoryEntry)
@@ -184,6 +185,8 @@ def table_of(row: Cell) -> str | None:
             return _event_or_memory(values, rowid)
         case 2:
             return _pair(values, rowid)
+        case 6 if values[0] is None:
+            table, sound = "window_state", rowid > 0 and _is_window(values)
         case 6:
             table, sound = "quarantine", rowid > 0 and _are(values, int, int, str, str, bytes, str) and _is_place(values[:2])
         case 19:
@@ -238,6 +241,16 @@ def _is_stream(values: tuple[Value, ...]) -> bool:
 def _is_rules(value: Value) -> bool:
     try:
         return isinstance(value, str) and decode_rules(value) is not None
+    except msgspec.MsgspecError:
+        return False
+
+
+def _is_window(values: tuple[Value, ...]) -> bool:
+    _, source, start_ms, due_ms, is_open, state = values
+    if not (_long(source, 16) and is_open in (0, 1) and _are((start_ms, due_ms, state), int, int, bytes)):
+        return False
+    try:
+        return decode_window(state) is not None  # type: ignore[arg-type]
     except msgspec.MsgspecError:
         return False
 

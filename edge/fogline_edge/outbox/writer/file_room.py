@@ -128,5 +128,5 @@ class FileRoom:
 
 
 def uses_reserve(item: Waiting | Act) -> bool:
-    """Return True if the item is stored even when the file is full: a reply, or an act, which writes little."""
-    return isinstance(item, Act) or item.arrival.lane is Lane.REPLY
+    """Return True if the item is stored even when the file is full: a reply, or an act that writes little."""
+    return item.reserve if isinstance(item, Act) else item.arrival.lane is Lane.REPLY

@@ -39,7 +39,7 @@ class GroupCommitter:
             group = self._reserved(group)
         if not group:
             return
-        arrivals = any(isinstance(each, Waiting) for each in group)  # what an adapter keeps may commit alone
+        events = any(isinstance(each, Waiting) or not each.reserve for each in group)  # what an adapter keeps may commit alone
         try:
             with self._store.transaction():
                 self._room.purge_some()
@@ -47,7 +47,7 @@ class GroupCommitter:
                 results = self._store.ingest.store(group, self._store.age.ms)
                 self._statements.append()
                 self._room.spare_reserve(group)
-                if arrivals:
+                if events:
                     crash_point(CrashPoint.BEFORE_COMMIT)
         except sqlite3.OperationalError as error:
             self._store_some(group, error)
@@ -58,7 +58,7 @@ class GroupCommitter:
             self._store_others(group, error)
             return
         self._store.ingest.committed()
-        if arrivals:
+        if events:
             crash_point(CrashPoint.AFTER_COMMIT_BEFORE_ACK)
         self._results += zip(group, results, strict=True)
 

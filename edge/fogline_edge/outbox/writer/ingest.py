@@ -1,5 +1,6 @@
 """Turns one group of arrivals into rows within one transaction: recognise, number, insert, remember, count."""
 
+import math
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from fogline.events.identity import AckDelivery, Dedup, digest, sequence_id
 from fogline.gateway.ledger import STATEMENT_CONTENT_TYPE, RuleOutcome, Statement, count_rule, encode_statement
 from fogline.tracing.spans import ExportSpans
 from fogline_edge.event_spans import store_spans
-from fogline_edge.machine.boot import SYSTEM, Clock, Moment
+from fogline_edge.machine.boot import SYSTEM, Clock, Moment, moment
 from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.memory.duplicate_filter import DuplicateFilter, naming
 from fogline_edge.outbox.memory.recognition import KnownEvent, NewEvent
@@ -22,6 +23,8 @@ from fogline_edge.outbox.memory.resend_memory import ResendMemory
 from fogline_edge.outbox.rows.group import Group
 from fogline_edge.outbox.rows.streams import EventRecord, EventRow, Stream, Streams
 from fogline_edge.outbox.writer.event_encoder import EventEncoder, has_rare_attributes
+from fogline_edge.outbox.writer.reducer import reducer_of
+from fogline_edge.outbox.writer.window_table import WindowTable
 from fogline_edge.rules.event_rules import EventRules
 
 ROWS_PER_STATEMENT = 32
@@ -47,11 +50,13 @@ class Act:
     """A change of the file that commits with the group, in its order among the arrivals.
 
     `run` is called within the transaction; `done` gets its result after the commit. `size`: bytes that `run` holds in memory.
+    `reserve`: it runs also if the file has only its reserve left, so it must write little.
     """
 
     run: Callable[["Ingest", Group], Any]
     done: Callable[[Any], None]
     size: int = 0
+    reserve: bool = True
 
 
 class StoredListener(Protocol):
@@ -101,6 +106,12 @@ class Ingest:
         self._rules = rules
         self.listener: StoredListener | None = None
         self._newest_id = ""
+        self._reducer = reducer_of(rules, WindowTable(connection, tenant, clock), streams, self.duplicates)
+
+    @property
+    def windows_due_ms(self) -> float:
+        """The gateway's age at which a window is due, in milliseconds; infinity for none. Any thread may read it."""
+        return math.inf if self._reducer is None else self._reducer.windows.due_ms
 
     def store(self, items: Sequence[Waiting | Act], age_ms: int) -> list[Any]:
         """Store a group within the open transaction. Returns one result per item; the result of an arrival is its receipt."""
@@ -146,6 +157,13 @@ class Ingest:
             times = [(stream, *span, *msgspec.structs.astuple(beacon)) for (stream, beacon), span in group.unsynced.items()]
             self.connection.executemany(SQL["note_unsynced"], times)
         self.duplicates.write(group)
+        if self._reducer is not None:
+            self._reducer.windows.write()
+
+    def close_windows(self, group: Group) -> None:
+        """Append the events of some windows that are due."""
+        if self._reducer is not None:
+            self._reducer.close_due(group, moment(self.clock), self.append)
 
     def append_statement(self, group: Group, stream: Stream, when: Moment, *, closed: bool = False) -> None:
         """Append a statement of the stream's counts to the stream itself, which must be open. `closed`: it is the last one."""
@@ -182,7 +200,8 @@ class Ingest:
         sent = arrival.retransmission
         if sent is not None and sent.ack_delivery is AckDelivery.DOUBTFUL and arrival.type != DEAD_TYPE:
             arrival = self.duplicates.with_possible_original(arrival, sent)
-        if by_rule or arrival.evidence is not None or has_rare_attributes(arrival):
+        reduces = self._rules is not None and self._reducer is not None and self._reducer.applies(arrival)
+        if by_rule or reduces or arrival.evidence is not None or has_rare_attributes(arrival):
             return self._take_special(group, arrival, when)
         return self._take_plain(group, arrival, when)
 
@@ -247,9 +266,11 @@ class Ingest:
         if verdict.original is not None:
             relation = POSSIBLE_DUPLICATE if verdict.outcome is RuleOutcome.MARKED else CONFLICTING
             arrival = naming(arrival, relation, verdict.original)
-        self.append(group, arrival, when, verdict)
         if arrival.report is not None:
             duplicates.note_reported(group, arrival)
+        if self._reducer is not None and self._reducer.keeps_back(group, arrival, when, stream, verdict):
+            return Receipt.FILTERED
+        self.append(group, arrival, when, verdict)
         return Receipt.STORED
 
     def append(self, group: Group, arrival: Arrival, when: Moment, verdict: NewEvent) -> None:

@@ -100,9 +100,13 @@ class OutboxStore:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
             self._resends.rolled_back()
+            if self._rules is not None:
+                self._rules.rolled_back()
             self._load()
             raise
         self._resends.committed()
+        if self._rules is not None:
+            self._rules.committed()
         if saved:
             self._unsaved_sent.clear()
 

@@ -1,0 +1,71 @@
+"""Applies the rules that reduce to arrivals: keeps them back, counts them, and appends the events of closed windows.
+
+Used on the writer's thread, within a transaction; after a rollback, use a new one.
+"""
+
+import math
+
+from fogline.events.event import Arrival, Lane
+from fogline.gateway.ledger import KEPT_BACK, RuleOutcome
+from fogline_edge.machine.boot import Moment
+from fogline_edge.outbox.memory.duplicate_filter import DuplicateFilter
+from fogline_edge.outbox.memory.recognition import NewEvent
+from fogline_edge.outbox.rows.group import Group
+from fogline_edge.outbox.rows.streams import Stream, Streams
+from fogline_edge.outbox.writer.window_table import Append, WindowTable
+from fogline_edge.rules.event_rules import EventRules
+from fogline_edge.rules.reduction import Decision, Reduction
+from fogline_edge.rules.windows import WindowRule
+
+
+class Reducer:
+    """`reduction`: the rules; None if the file only has windows of former rules."""
+
+    def __init__(
+        self, reduction: Reduction | None, windows: WindowTable, streams: Streams, duplicates: DuplicateFilter
+    ) -> None:
+        self.windows = windows
+        self._reduction = reduction
+        self._streams = streams
+        self._duplicates = duplicates
+
+    def applies(self, arrival: Arrival) -> bool:
+        """Return True if some rule applies to an arrival."""
+        return self._reduction is not None and self._reduction.applies(arrival)
+
+    def keeps_back(self, group: Group, arrival: Arrival, when: Moment, stream: Stream, verdict: NewEvent) -> bool:
+        """Return True if a rule keeps a new arrival back, which is then counted and remembered as if it were stored."""
+        if not self.applies(arrival) or (decision := self._decide(group, arrival)) is None:
+            return False
+        outcome = decision.outcome
+        if isinstance(decision.rule, WindowRule) and outcome is RuleOutcome.MERGED:
+            outcome = self.windows.merge(group, decision.rule, arrival, decision.values, when)
+        self._streams.count_rule(stream, decision.rule.name, outcome)
+        if outcome not in KEPT_BACK:
+            return False
+        if (sent := arrival.retransmission) is not None:
+            resends = self._duplicates.resends
+            resends.note(arrival, sent, group.age_s, f"rule:{decision.rule.name}")
+            resends.due = True  # no row of an event carries the note
+        group.memory.update((key, (arrival.device, entry)) for key, entry in verdict.remember)
+        group.touched[stream.stream] = stream
+        return True
+
+    def close_due(self, group: Group, when: Moment, append: Append) -> int:
+        """Append the events of some windows that are due. Returns their number."""
+        closed = self.windows.close_due(group, when, append)
+        for state in closed:
+            self._streams.count_rule(self._streams.of_lane(Lane(state.lane)), state.rule, RuleOutcome.AGGREGATE)
+        return len(closed)
+
+    def _decide(self, group: Group, arrival: Arrival) -> Decision | None:
+        assert self._reduction is not None
+        return self._reduction.decide(arrival, group.age_ms)
+
+
+def reducer_of(rules: EventRules | None, windows: WindowTable, streams: Streams, duplicates: DuplicateFilter) -> Reducer | None:
+    """Return what reduces events; None without such rules, if the file has no windows of former ones either."""
+    reduction = rules.reduction if rules is not None else None
+    if reduction is None and windows.due_ms == math.inf:
+        return None
+    return Reducer(reduction, windows, streams, duplicates)
