@@ -36,6 +36,8 @@ class BridgeSettings(_Strict, frozen=True, kw_only=True):
     """Address to listen on as `host:port`. Without `bridge.tls` only loopback is allowed; with it, the usual port is 5671."""
     advertised: str | None = None
     """Address at which gateways reach this bridge. Default: `listen`."""
+    websocket: str | None = None
+    """Address to listen on for AMQP over WebSocket too, for example `0.0.0.0:443`, with the TLS and logins of `listen`."""
     gateways: list[Identifier] | None = None
     """Names of the gateways that may connect. Default: any. Required for certificates that `fogline ca` has not issued."""
     crl: str | None = None
@@ -53,8 +55,7 @@ class BridgeSettings(_Strict, frozen=True, kw_only=True):
     transaction_events: Annotated[int, Meta(ge=1)] = 5000
     """Largest number of events in one Kafka transaction."""
     transaction_ms: Annotated[int, Meta(ge=1, le=5000)] = 100
-    """Longest time that a transaction of telemetry waits for more events, in milliseconds. Alarms and events of clients without
-    a gateway wait for a fifth of it, commands and replies not at all."""
+    """Longest wait of telemetry for others, in milliseconds. Alarms and events of clients: a fifth; commands, replies: none."""
     checkpoint_s: Annotated[float, Meta(gt=0)] = 5.0
     """How often a shard writes its checkpoint, in seconds."""
     queue_bytes: Annotated[int, Meta(ge=1_048_576)] = 268_435_456

@@ -43,6 +43,7 @@ import sink
 import start
 import store
 import tls
+import way_out
 import windows
 from gateway_rows import CARD, GATEWAY_ROWS, SYSTEMS, GatewayOptions
 from gateway_table import gateway_table, is_gateway_key, missed
@@ -72,6 +73,7 @@ MEASURES = {
     "scale": scale.measure,
     "store": store.measure,
     "tls": tls.measure,
+    "way_out": way_out.measure,
     "windows": windows.measure,
 }
 RUNS = {

@@ -58,6 +58,19 @@ ROWS = {
     "scale.registry": Row("200,000 devices: registry, MB", digits=1),
     "scale.commands": Row("200,000 open commands, MB", digits=1),
     "scale.process": Row("bridge's state of 10,000 gateways and 200,000 devices, RSS in MB", 1000, at_most=True, digits=1),
+    **{
+        f"way_out.{name}_{key}": Row(f"command beside a backlog, {text}, {what}", digits=1)
+        for key, what in (("p50", "p50 ms"), ("p99", "p99 ms"), ("cpu", "CPU ms per MB, both ends"))
+        for name, text in (
+            ("plain", "plain text"),
+            ("tls", "TLS"),
+            ("websocket", "WebSocket"),
+            ("wss", "WebSocket over TLS"),
+            ("socks5", "TLS through SOCKS5"),
+            ("http", "TLS through CONNECT"),
+            ("wss_http", "WebSocket over TLS through CONNECT"),
+        )
+    },
     "tls.gateway_plain": Row("gateway in plain text, one connection, events/s"),
     "tls.gateway_tls": Row("gateway over TLS, one connection, events/s"),
     "tls.gateway": Row("gateway over TLS / in plain text", 0.8, digits=2),

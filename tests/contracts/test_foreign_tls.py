@@ -9,6 +9,7 @@ import proton
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
+from msgspec.structs import replace
 from proton.utils import BlockingConnection
 
 from contracts.foreign.clients import Id, Note, Sent
@@ -17,7 +18,7 @@ from contracts.foreign.javascript import Rhea
 from fogline.process.files.tls_files import TlsSettings
 from fogline_cloud.authority.certificates import Role
 from fogline_lab.amqp import within
-from fogline_lab.credentials.authority_folder import PASSWORD
+from fogline_lab.credentials.authority_folder import HERE, PASSWORD
 from fogline_lab.device.command_device import CommandDevice
 from fogline_lab.line.line import commandable, serving
 from fogline_lab.line.secure_line import secure
@@ -66,6 +67,21 @@ async def test_an_operator_s_client_logs_in_and_its_command_is_answered(line, na
         else:
             classes = request.getfixturevalue("jvm")
             client = QpidJms(line.port, line.tenant, classes, jms_security(files, how, folder))
+        outcomes, replies = await client.commands("lamp-1", [ID])
+    assert outcomes == [Sent("accepted")]
+    assert [(each.status, each.state) for each in replies] == [(200, "SUCCEEDED")]
+
+
+@pytest.mark.parametrize("how", ["certificate", "password"])
+async def test_rhea_over_websocket_logs_in_and_its_command_is_answered(line, how):
+    line, site = secure(line)
+    line.cloud = replace(line.cloud, bridge=replace(line.cloud.bridge, websocket=f"{HERE}:0"))
+    async with commandable(line) as (bridge, _, downlink):
+        device = CommandDevice(downlink)
+        downlink.reachable("lamp-1", device)
+        security = rhea_security(site.files(Role.OPERATOR, "alice"), how)
+        del security["transport"]  # ws brings its own
+        client = Rhea(bridge.websocket_address[1], line.tenant, security, websocket=True)
         outcomes, replies = await client.commands("lamp-1", [ID])
     assert outcomes == [Sent("accepted")]
     assert [(each.status, each.state) for each in replies] == [(200, "SUCCEEDED")]

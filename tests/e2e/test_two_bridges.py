@@ -11,6 +11,7 @@ from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_lab.amqp import within
 from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.kafka_broker import free_port
 from fogline_lab.line.bridge_pair import BridgePair, two_bridges
 from fogline_lab.waiting import until_not
 
@@ -51,3 +52,23 @@ async def test_a_gateway_is_sent_on_to_the_owner_and_the_other_stands_in_for_it(
             await line.drained(outbox)
             assert pair.bridges[other].gateways.names == ["gw-1"]
     assert await asyncio.to_thread(line.landed) == list(range(200))
+
+
+async def test_a_gateway_on_websocket_is_sent_on_to_the_owner_s_host_at_its_own_port_and_path(line):
+    """A bridge names its AMQP port, which is closed on the way of a gateway that needs WebSocket."""
+    port = free_port()
+    pair = BridgePair(line, websocket_port=port)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(pair.close)
+        await pair.start()
+        owner, other = pair.owner("gw-1")
+        line.bridges = [f"ws://{pair.addresses[other].partition(':')[0]}:{port}/amqp"]
+        async with line.gateway() as outbox:
+            await line.put(outbox, *range(100))
+            await line.drained(outbox)
+            assert pair.bridges[owner].gateways.names == ["gw-1"]
+            ((host, its_port),) = {
+                peer.connection.protocol.transport.get_extra_info("sockname") for peer in pair.bridges[owner].listener.peers
+            }
+            assert (host, its_port) == (pair.addresses[owner].partition(":")[0], port)
+    assert await asyncio.to_thread(line.landed) == list(range(100))

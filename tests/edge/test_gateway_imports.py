@@ -19,7 +19,8 @@ async def open_and_close():
 
 for _ in ("a new file", "the same file again"):
     asyncio.run(open_and_close())
-unused = {"pandas", "numpy", "sqlite_utils", "cryptography", "h11", "fogline.tracing.exporter", "fogline.tracing.collector"}
+unused = {"pandas", "numpy", "sqlite_utils", "cryptography", "h11", "wsproto"}
+unused |= {"fogline.tracing.exporter", "fogline.tracing.collector"}
 print(*sorted(unused & sys.modules.keys()))
 """
 

@@ -77,6 +77,7 @@ class Bridge:
         self.fleet = FleetStatistics()
         self.listener: Listener | None = None
         self.metrics_address = ""
+        self.websocket_address: tuple[str, int] | None = None
         self._settings = settings
         self._export = export
         self._clients = KafkaClients(settings.kafka)
@@ -110,9 +111,9 @@ class Bridge:
     async def start(self) -> tuple[str, int]:
         """Check the topics, listen, and join the group of bridges. Return host and port. Raises `Misconfigured`."""
         settings = self._settings
-        host, port = split_endpoint(settings.bridge.listen, "bridge.listen")
-        if settings.bridge.tls is None:
-            require_loopback(host, "bridge.listen")
+        place, websocket = _place(settings.bridge, settings.bridge.listen, "bridge.listen"), None
+        if (found := settings.bridge.websocket) is not None:
+            websocket = _place(settings.bridge, found, "bridge.websocket")
         authentication = Authentication(settings)
         problems = await asyncio.to_thread(check_topics, self._clients, settings)
         if problems:
@@ -121,7 +122,9 @@ class Bridge:
         self.listener = self._make_listener(self._ids, authentication)
         self._devices.start()
         self._route_feed.start()
-        bound = await self.listener.start(host, port)
+        bound = await self.listener.start(*place)
+        if websocket is not None:
+            self.websocket_address = await self.listener.start(*websocket, websocket=True)
         if authentication.revoked is not None and settings.bridge.crl is not None and settings.bridge.tls is not None:
             paths = settings.bridge.crl, settings.bridge.tls.ca
             self._feed = RevocationFeed(self._clients, settings.tenant, authentication.revoked, *paths)
@@ -354,3 +357,11 @@ async def _run(bridge: Bridge, on_ready: Callable[[str, int], None]) -> None:
         _log.info("stopping")
     finally:
         await bridge.close()
+
+
+def _place(bridge: BridgeSettings, endpoint: str, key: str) -> tuple[str, int]:
+    """Return host and port to listen on. Raises `Misconfigured`, which names `key`."""
+    host, port = split_endpoint(endpoint, key)
+    if bridge.tls is None:
+        require_loopback(host, key)
+    return host, port

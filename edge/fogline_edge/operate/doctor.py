@@ -28,7 +28,7 @@ from fogline.process.checkup import (
     examine,
     megabytes,
 )
-from fogline.process.files.settings_file import split_endpoint
+from fogline.process.files.bridge_address import parse_bridge
 from fogline.process.files.tls_files import client_context
 from fogline.tracing.collector import check_collector
 from fogline_edge.ble_settings import BleSettings
@@ -111,12 +111,12 @@ def _bridge(settings: EdgeSettings, bridge: str) -> Iterator[Finding]:
 
 def _login(settings: EdgeSettings, bridge: str) -> Finding:
     """Return whether the bridge lets this gateway in."""
-    host, port = split_endpoint(bridge, "uplink.bridge")
+    address = parse_bridge(bridge, "uplink.bridge", tls=settings.uplink.tls is not None)
     properties: dict[str, Property] = {"tenant": settings.tenant, "product": PRODUCT, "version": version("fogline-edge")}
 
     async def visit() -> str:
-        client = AmqpClient(settings.gateway, properties, uplink_security(settings.uplink))
-        return await try_login(host, port, client, uplink_proxy(settings.uplink))
+        client = AmqpClient(settings.gateway, properties, uplink_security(settings.uplink, address))
+        return await try_login(address.host, address.port, client, uplink_proxy(settings.uplink))
 
     if why := asyncio.run(visit()):
         return Finding(Grade.FAIL, "login", f"{bridge} does not let gateway {settings.gateway} in: {why}", _REFUSED)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -19,8 +20,8 @@ from fogline.documents.json_document import read_document
 from fogline.errors import Misconfigured, Poison, Unreachable
 from fogline.gateway.enrolment import PRODUCT, REQUEST_TYPE, REVOKE_TYPE, USER_PREFIX, Enrolled, EnrolmentToken
 from fogline.message import Message
+from fogline.process.files.bridge_address import parse_bridge
 from fogline.process.files.durable_file import replace_file
-from fogline.process.files.settings_file import split_endpoint
 from fogline.process.files.tls_files import trusting
 from fogline.transport.proxy.proxy_address import ProxyAddress
 from fogline_edge.operate.first_settings import CA, CERTIFICATE, FILE, FirstSettings, write_first
@@ -139,11 +140,12 @@ async def _request(way: _Way, tenant: str, gateway: str) -> Identity:
 
 async def _converse(way: _Way, who: EnrollAddress, message: Message) -> Enrolled:
     """Return the answer of a bridge to one message. Raises `Unreachable`. Safe to cancel: the bridge may have the message."""
-    host, port = split_endpoint(way.bridge, "--bridge")
-    client = AmqpClient(who.gateway, {"tenant": who.tenant, "product": PRODUCT}, way.security)
+    address = parse_bridge(way.bridge, "--bridge", tls=True)
+    security = msgspec.structs.replace(way.security, websocket=address.websocket)
+    client = AmqpClient(who.gateway, {"tenant": who.tenant, "product": PRODUCT}, security)
     try:
         async with client, asyncio.timeout(LIMIT_S):
-            await client.open(host, port, way.proxy)
+            await client.open(address.host, address.port, way.proxy)
             inbox = Inbox(client, "certificates", str(who), credit=1)
             client.attach("requests", str(who))
             client.send(message)

@@ -11,7 +11,8 @@ from fogline.address import is_identifier
 from fogline.errors import Misconfigured
 from fogline.installed import SETTINGS, STATE
 from fogline.process.console.terminal import tell
-from fogline.process.files.settings_file import is_loopback, split_endpoint
+from fogline.process.files.bridge_address import BridgeAddress, parse_bridge
+from fogline.process.files.settings_file import is_loopback
 from fogline_edge.settings import ProxySettings
 
 FILE = "edge.toml"
@@ -29,7 +30,7 @@ class FirstSettings(NamedTuple):
     @property
     def with_tls(self) -> bool:
         """True if the bridge is on another machine."""
-        return not is_loopback(split_endpoint(self.bridge, "--bridge")[0])
+        return not is_loopback(_bridge(self.bridge, "--bridge").host)
 
 
 class Question(NamedTuple):
@@ -38,6 +39,11 @@ class Question(NamedTuple):
     text: str
     check: Callable[[str], object]
     usual: str = ""
+
+
+def _bridge(text: str, key: str) -> BridgeAddress:
+    """Return a bridge's address, with TLS or without it. Raises `Misconfigured`."""
+    return parse_bridge(text, key, tls=not text.startswith("ws://") and not is_loopback(text.rpartition(":")[0].strip("[]")))
 
 
 def _check_name(name: str) -> None:
@@ -50,7 +56,7 @@ def _questions() -> dict[str, Question]:
     return {
         "tenant": Question("Tenant, the owner of the devices (`tenant` in the bridge's cloud.toml)", _check_name),
         "gateway": Question("Name of this gateway, unique within the tenant", _check_name, host if is_identifier(host) else ""),
-        "bridge": Question("Address of the bridge", lambda text: split_endpoint(text, "bridge"), "127.0.0.1:5672"),
+        "bridge": Question("Address of the bridge", lambda text: _bridge(text, "bridge"), "127.0.0.1:5672"),
     }
 
 

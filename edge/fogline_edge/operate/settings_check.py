@@ -5,6 +5,7 @@ from importlib.util import find_spec
 
 from fogline.commands.signature import read_keys
 from fogline.errors import Misconfigured
+from fogline.process.files.bridge_address import parse_bridge
 from fogline.process.files.settings_file import require_loopback, split_endpoint
 from fogline.tracing.settings import collector_address
 from fogline_edge.adapters.ble.roster import read_settings
@@ -21,9 +22,7 @@ from fogline_edge.uplink.session import uplink_proxy, uplink_security
 def check(settings: EdgeSettings) -> None:
     """Check rules that the settings' types cannot express. Raises `Misconfigured`."""
     for bridge in settings.uplink.bridges:
-        host, _ = split_endpoint(bridge, "uplink.bridge")
-        if settings.uplink.tls is None:
-            require_loopback(host, "uplink.bridge")
+        parse_bridge(bridge, "uplink.bridge", tls=settings.uplink.tls is not None)
     uplink_security(settings.uplink)
     uplink_proxy(settings.uplink)
     if settings.uplink.renew:

@@ -26,7 +26,8 @@ from fogline.errors import Misconfigured, Poison, SlowDown, Unreachable
 from fogline.gateway import hello
 from fogline.message import Message, Property
 from fogline.process.cancellation import end_tasks
-from fogline.process.files.settings_file import require_loopback, split_endpoint
+from fogline.process.files.bridge_address import BridgeAddress, parse_bridge
+from fogline.process.files.settings_file import require_loopback
 from fogline.process.files.tls_files import check_private, client_context
 from fogline.process.files.user_file import read_password
 from fogline.transport.proxy.proxy_address import ProxyAddress, parse_proxy, with_password
@@ -52,13 +53,14 @@ _log = logging.getLogger("fogline.uplink")
 T = TypeVar("T")
 
 
-def uplink_security(settings: UplinkSettings) -> ClientSecurity:
-    """Return the certificate by which the gateway proves its name. Raises `Misconfigured`."""
+def uplink_security(settings: UplinkSettings, bridge: BridgeAddress | None = None) -> ClientSecurity:
+    """Return the certificate by which the gateway proves its name, for AMQP as `bridge` speaks it. Raises `Misconfigured`."""
+    websocket = bridge.websocket if bridge is not None else None
     if settings.tls is None:
-        return ClientSecurity()
+        return ClientSecurity(websocket=websocket)
     if settings.tls.certificate is None:
         raise Misconfigured("[uplink.tls] needs `certificate` and `key`: a gateway proves its name by them")
-    return ClientSecurity(Login(EXTERNAL), client_context(settings.tls, "uplink.tls"))
+    return ClientSecurity(Login(EXTERNAL), client_context(settings.tls, "uplink.tls"), websocket)
 
 
 def uplink_proxy(settings: UplinkSettings) -> ProxyAddress | None:
@@ -124,17 +126,17 @@ class BridgeSession:
         Raises `Unreachable` at the end of the connection, `SlowDown` if the bridge asks for a pause, `Redirect` if it names
         another bridge; each may be in an exception group.
         """
-        host, port = split_endpoint(self._bridge, "uplink.bridge")
+        bridge = parse_bridge(self._bridge, "uplink.bridge", tls=self._settings.tls is not None)
         properties: dict[str, Property] = {"tenant": self._outbox.tenant, "product": hello.PRODUCT, "version": _VERSION}
         try:
-            security, proxy = uplink_security(self._settings), uplink_proxy(self._settings)
+            security, proxy = uplink_security(self._settings, bridge), uplink_proxy(self._settings)
         except Misconfigured as error:  # files that are just being replaced
             raise Unreachable(str(error)) from None
         idle_timeout_s = self._settings.idle_timeout_s
         engine = Engine(
-            self._outbox.gateway, hostname=host, properties=properties, security=security, idle_timeout_s=idle_timeout_s
+            self._outbox.gateway, hostname=bridge.host, properties=properties, security=security, idle_timeout_s=idle_timeout_s
         )
-        connection = await dial(host, port, engine, self, proxy)
+        connection = await dial(bridge.host, bridge.port, engine, self, proxy)
         try:
             await self._until_over(self._opened, HELLO_S)
             welcome = await self._say_hello(connection)
@@ -199,7 +201,7 @@ class BridgeSession:
         sender.send(message)
         welcome = await self._until_over(self._welcome, HELLO_S)
         if welcome.redirect:
-            raise Redirect(welcome.refused, _checked(welcome.redirect, secure=self._settings.tls is not None))
+            raise Redirect(welcome.refused, self._checked(welcome.redirect))
         if welcome.refused:
             raise SlowDown(f"the bridge refuses: {welcome.refused}", retry_after_s=welcome.retry_after_s)
         return welcome
@@ -241,6 +243,15 @@ class BridgeSession:
         if future in done:
             return future.result()
         raise Unreachable(self._over.result() if done else f"the bridge did not answer in {limit_s:.0f} s")
+
+    def _checked(self, where: str) -> str:
+        """Return the address of a redirect if this gateway may connect there. Raises `Unreachable`."""
+        tls = self._settings.tls is not None
+        try:
+            other = parse_bridge(where, "redirect", tls=tls)
+            return str(parse_bridge(self._bridge, "uplink.bridge", tls=tls).at(other.host, other.port))
+        except Misconfigured as error:
+            raise Unreachable(f"the bridge redirects to an address that this gateway does not connect to: {error}") from None
 
     # --- Handler of the connection
 
@@ -293,14 +304,3 @@ class BridgeSession:
         """Note the end of the connection."""
         if not self._over.done():
             self._over.set_result(why)
-
-
-def _checked(where: str, *, secure: bool) -> str:
-    """Return the address of a redirect if this gateway may connect there. Raises `Unreachable`."""
-    try:
-        host, _ = split_endpoint(where, "redirect")
-        if not secure:
-            require_loopback(host, "redirect")
-    except Misconfigured as error:
-        raise Unreachable(f"the bridge redirects to an address that this gateway does not connect to: {error}") from None
-    return where

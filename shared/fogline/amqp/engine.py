@@ -1,4 +1,4 @@
-"""AMQP 1.0 without IO (OASIS AMQP 1.0): takes bytes, gives bytes and events. Built on proton's engine."""
+"""AMQP 1.0 without IO (OASIS AMQP 1.0, WSB 1.0): takes bytes, gives bytes and events. Built on proton's engine."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -77,6 +77,8 @@ class Engine:
             self._push(self._layers.receive(data))
         except SecurityError as error:
             self._why_not = Condition(UNAUTHORIZED, str(error))
+        if self._layers.over:
+            self.receive_eof()
 
     def answer_login(self, verdict: LoginVerdict) -> None:
         """Answer the peer's `LoginRequested`."""
@@ -111,11 +113,11 @@ class Engine:
         """Return the bytes to write now; empty if there are none."""
         if data := self._layers.data_to_send():
             return data
-        if self._why_not is not None or not self._layers.ready:
-            return b""
-        size = self._transport.pending()
+        if self._why_not is not None:
+            return self._layers.closing()
+        size = self._transport.pending() if self._layers.ready else 0
         if size <= 0:
-            return b""
+            return self._layers.closing() if size < 0 else b""
         data = self._transport.peek(size)
         self._transport.pop(len(data))
         try:

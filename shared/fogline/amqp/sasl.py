@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import proton
 
-from fogline.amqp.login import ANONYMOUS, PLAIN, Login, LoginVerdict
+from fogline.amqp.login import ANONYMOUS, EXTERNAL, PLAIN, Login, LoginVerdict
 from fogline.amqp.native import UNREADABLE
 from fogline.transport.byte_budget import LOGIN_BYTES
 
@@ -145,7 +145,9 @@ class ClientSasl:
         if code == _MECHANISMS and fields:
             offered = [str(each) for each in (fields[0].elements if isinstance(fields[0], proton.Array) else fields[:1])]
             if login.mechanism not in offered:
-                raise SaslError(f"the peer offers {_either(offered)}, not {login.mechanism}")
+                unseen = login.mechanism == EXTERNAL  # this side has a certificate to show
+                why = ". The peer has seen no certificate: TLS must reach it, so no proxy between may end TLS" if unseen else ""
+                raise SaslError(f"the peer offers {_either(offered)}, not {login.mechanism}{why}")
             response = f"\0{login.user}\0{login.password}".encode() if login.mechanism == PLAIN else b""
             self._out += _frame(_INIT, _init(login.mechanism, response, self._hostname))
         elif code == _OUTCOME and fields and fields[0] == _OK:

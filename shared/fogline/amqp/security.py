@@ -1,14 +1,20 @@
-"""What protects a connection below AMQP: TLS and SASL, in one object without IO."""
+"""What is below AMQP: TLS, WebSocket and SASL, in one object without IO."""
 
 import ssl
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from fogline.amqp.login import ANONYMOUS, EXTERNAL, Login, LoginVerdict
 from fogline.amqp.sasl import ClientSasl, SaslError, ServerSasl
 from fogline.transport.tls import Tls, TlsError
+from fogline.transport.websocket_request import WebSocketError, WebSocketRequest
 
+if TYPE_CHECKING:
+    from fogline.transport.websocket import WebSocket
+
+SUBPROTOCOL: Final = "amqp"
+"""OASIS AMQP WebSocket Binding (WSB) 1.0, section 2.1."""
 BROKEN_OFF: Final = "the peer ended the connection during"
 """How the text of a `SecurityError` begins if the peer gave no reason: the next attempt may succeed."""
 
@@ -16,18 +22,23 @@ BROKEN_OFF: Final = "the peer ended the connection during"
 class ServerSecurity(msgspec.Struct, frozen=True):
     """What a server requires. `mechanisms`: those of SASL that it offers; EXTERNAL only to a peer with a certificate.
 
-    `tls`: see `fogline.process.files.tls_files.server_context`; None for plain text.
+    `tls`: see `fogline.process.files.tls_files.server_context`; None for plain text. `websocket`: clients come over WebSocket.
     """
 
     mechanisms: tuple[str, ...] = (ANONYMOUS,)
     tls: ssl.SSLContext | None = None
+    websocket: bool = False
 
 
 class ClientSecurity(msgspec.Struct, frozen=True):
-    """What a client shows. `tls`: see `fogline.process.files.tls_files.client_context`; None for plain text."""
+    """What a client shows. `tls`: see `fogline.process.files.tls_files.client_context`; None for plain text.
+
+    `websocket`: what to ask a server of AMQP over WebSocket for, None for AMQP on the socket itself.
+    """
 
     login: Login = Login()
     tls: ssl.SSLContext | None = None
+    websocket: WebSocketRequest | None = None
 
 
 PLAIN_TEXT: Final = ServerSecurity()
@@ -35,6 +46,14 @@ PLAIN_TEXT: Final = ServerSecurity()
 
 class SecurityError(Exception):
     """The peer is not let in, or does not let this side in. The text says why."""
+
+
+def _websocket(security: ServerSecurity | ClientSecurity) -> "WebSocket | None":
+    if not security.websocket:
+        return None
+    from fogline.transport.websocket import WebSocket  # noqa: PLC0415 - takes 3 MB, which a gateway without it does not need
+
+    return WebSocket(SUBPROTOCOL, security.websocket if isinstance(security, ClientSecurity) else None)
 
 
 class SecurityLayers:
@@ -50,7 +69,9 @@ class SecurityLayers:
         self._security, self._hostname = security, hostname
         server = isinstance(security, ServerSecurity)
         self._tls = None if security.tls is None else Tls(security.tls, server=server, hostname=hostname)
-        self._sasl = None if self._tls is not None else self._begin_sasl()
+        self._websocket = _websocket(security)
+        below = self._tls is not None or self._websocket is not None
+        self._sasl = None if below else self._begin_sasl()
 
     @property
     def login(self) -> Login:
@@ -63,13 +84,17 @@ class SecurityLayers:
         if self._sasl is not None and not self._over:
             data = self._sasl.data_to_send()
             self._over = self.ready
+        if self._websocket is not None and (self._tls is None or self._tls.ready):
+            data = self._websocket.data_to_send() + (self._websocket.wrap(data) if data else b"")
         if self._tls is None:
             return data
         return self._tls.wrap(data) if data else self._tls.data_to_send()
 
     def wrap(self, data: bytes) -> bytes:
         """Return the bytes to write for bytes of AMQP. Raises `SecurityError`."""
-        if self._tls is None:
+        if self._websocket is not None:
+            data = self._websocket.wrap(data)
+        if self._tls is None or not data:
             return data
         try:
             return self._tls.wrap(data)
@@ -83,11 +108,14 @@ class SecurityLayers:
                 data = self._tls.receive(data)
                 if self._sasl is None and self._tls.ready:
                     self.certificate = self._tls.peer_certificate()
-                    self._sasl = self._begin_sasl()
+            if self._websocket is not None and (data or self._tls is None):
+                data = self._websocket.receive(data)
+            if self._sasl is None and self._unready() == "":
+                self._sasl = self._begin_sasl()
             if self.ready or self._sasl is None:
                 return data
             data = self._sasl.receive(data)
-        except (TlsError, SaslError) as error:
+        except (TlsError, WebSocketError, SaslError) as error:
             raise SecurityError(str(error)) from None
         if isinstance(self._sasl, ServerSasl) and not self._sasl.done:
             self._offered = self._sasl.login
@@ -97,11 +125,30 @@ class SecurityLayers:
     def receive_eof(self) -> None:
         """Take the end of the peer's bytes. Raises `SecurityError` if that ends a handshake."""
         if not self.ready:
-            raise SecurityError(f"{BROKEN_OFF} {self._unfinished()}")
+            closed = f". {self._websocket.why}" if self._websocket is not None and self._websocket.over else ""
+            raise SecurityError(f"{BROKEN_OFF} {self._unfinished()}{closed}")
+
+    @property
+    def over(self) -> bool:
+        """True if the peer has closed the WebSocket: nothing follows."""
+        return self._websocket is not None and self._websocket.over
+
+    def closing(self) -> bytes:
+        """Return the bytes to write before the socket is closed; empty if they were returned before."""
+        if self._websocket is None or not self._websocket.ready:
+            return b""
+        self._websocket.close()
+        return self.data_to_send()
+
+    def _unready(self) -> str:
+        """Return which layer below SASL has not finished its handshake, "" for none."""
+        if self._tls is not None and not self._tls.ready:
+            return "the TLS handshake"
+        return "" if self._websocket is None or self._websocket.ready else "the WebSocket handshake"
 
     def _unfinished(self) -> str:
         if self._sasl is None:
-            return "the TLS handshake"
+            return self._unready()
         if isinstance(self._sasl, ClientSasl) and self._tls is None:
             return "the log-in. This side uses no TLS; the peer may require it"
         return f"the log-in; {self._sasl}"

@@ -17,12 +17,13 @@ from typing import NamedTuple
 from fogline.errors import FoglineError, Unreachable
 from fogline.process.console import terminal
 from fogline.process.console.listing import utc
-from fogline.process.files.settings_file import split_endpoint
+from fogline.process.files.bridge_address import BridgeAddress, parse_bridge
 from fogline.process.kernel_clock import machine_is_synchronized
 from fogline.transport.proxy.proxy_address import ProxyAddress, authority
 from fogline.transport.proxy.proxy_errors import cannot_connect, proxy_ended, too_slow
 from fogline.transport.proxy.tunnel import Tunnel, tunnel_through
 from fogline.transport.tls import tls_reason
+from fogline.transport.websocket_request import WebSocketError, WebSocketRequest
 
 CONNECT_S = 5.0
 _DAY_S = 86_400
@@ -137,12 +138,13 @@ def check_bridge(
 
     With `proxy`, the proxy's name is resolved here, and the bridge's there.
     """
-    host, port = split_endpoint(endpoint, key)
+    bridge = parse_bridge(endpoint, key, tls=context is not None)
+    host, port = bridge.host, bridge.port
     yield (resolved := _resolve(host, port, key) if proxy is None else _resolve(proxy.host, proxy.port, "[uplink.proxy]"))
     if resolved.grade is Grade.FAIL:
         return
     try:
-        yield from _greet(host, port, context, proxy)
+        yield from _greet(bridge, context, proxy)
     except ssl.SSLCertVerificationError as error:
         text = f"{endpoint}: its certificate is not accepted: {error.verify_message}"
         yield Finding(
@@ -154,6 +156,8 @@ def check_bridge(
         )
     except Unreachable as error:
         yield Finding(Grade.FAIL, "proxy", str(error))
+    except WebSocketError as error:
+        yield Finding(Grade.FAIL, "bridge", f"{endpoint}: {error}", "It is bridge.websocket in the bridge's cloud.toml")
     except OSError as error:
         text = f"{endpoint} does not answer: {error.strerror or error}"
         yield Finding(Grade.FAIL, "bridge", text, f"Check {key}, that the bridge runs, and firewalls between")
@@ -200,25 +204,44 @@ def _pass_through(connected: socket.socket, tunnel: Tunnel) -> None:
         tunnel.receive(data)
 
 
-def _greet(host: str, port: int, context: ssl.SSLContext | None, proxy: ProxyAddress | None) -> Iterator[Finding]:
+def _greet(bridge: BridgeAddress, context: ssl.SSLContext | None, proxy: ProxyAddress | None) -> Iterator[Finding]:
+    host, port = bridge.host, bridge.port
     with _connect(host, port, proxy) as plain:
         if proxy is not None:
             yield Finding(Grade.OK, "proxy", f"{proxy} connects to {authority(host, port)}")
         connected = plain if context is None else context.wrap_socket(plain, server_hostname=host)
         with connected:
             end_text = connected.getpeercert() if isinstance(connected, ssl.SSLSocket) else None
-            connected.sendall(_HEADERS[context is not None])
-            answer = connected.recv(8)
+            answer = _answer(connected, bridge.websocket, _HEADERS[context is not None])
     if not answer.startswith(b"AMQP"):
-        text = f"{host}:{port} is not a bridge: it answers {answer!r}" if answer else f"{host}:{port} closed the connection"
+        text = f"{bridge} is not a bridge: it answers {answer!r}" if answer else f"{bridge} closed the connection"
         yield Finding(
             Grade.FAIL, "bridge", text, "Check address and port. A bridge with TLS needs [uplink.tls] or [operator.tls]"
         )
         return
-    yield Finding(Grade.OK, "bridge", f"{host}:{port} answers" + (" over TLS" if context is not None else ""))
+    yield Finding(Grade.OK, "bridge", f"{bridge} answers" + (" over TLS" if context is not None else ""))
     if end_text:
         end = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(end_text["notAfter"])), UTC)
         yield graded_end(end, "TLS", "certificate of the bridge", "Renew it on the bridge: fogline ca issue bridge")
+
+
+def _answer(connected: socket.socket, request: WebSocketRequest | None, header: bytes) -> bytes:
+    """Return the bridge's answer to a protocol header, empty at its end. Raises `OSError` and `WebSocketError`."""
+    if request is None:
+        connected.sendall(header)
+        return connected.recv(8)
+    from fogline.transport.websocket import WebSocket  # noqa: PLC0415 - takes 3 MB
+
+    websocket, answer, sent = WebSocket("amqp", request), b"", False
+    while not answer and not websocket.over:
+        connected.sendall(websocket.data_to_send())
+        if websocket.ready and not sent:
+            sent = True
+            connected.sendall(websocket.wrap(header))
+        if not (data := connected.recv(_PIECE_BYTES)):
+            return b""
+        answer = websocket.receive(data)
+    return answer[:8]
 
 
 def check_room(folder: Path, subject: str, wanted_bytes: int = 0) -> Iterator[Finding]:

@@ -14,11 +14,13 @@ SCRIPTS = Path(__file__).parent / "rhea"
 
 
 class Rhea:
-    """See `ForeignClient`."""
+    """See `ForeignClient`. `websocket`: it speaks AMQP over WebSocket, by the library `ws`."""
 
-    def __init__(self, port: int, tenant: str, security: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self, port: int, tenant: str, security: Mapping[str, object] | None = None, *, websocket: bool = False
+    ) -> None:
         assert (SCRIPTS / "node_modules" / "rhea").exists(), "rhea is not installed: run deploy/setup/setup.sh"
-        self._options = {"port": port, "tenant": tenant, "security": security or {}}
+        self._options = {"port": port, "tenant": tenant, "security": security or {}, "websocket": websocket}
 
     async def commands(self, device: str, ids: Sequence[Id], *, durable: bool = False) -> tuple[list[Sent], list[Reply]]:
         told = await self._run("command.js", device=device, ids=ids, header={"durable": durable})

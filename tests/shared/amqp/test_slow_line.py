@@ -8,7 +8,9 @@ import pytest
 from fogline.amqp.driver import connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.scheduler import Scheduler, Share
+from fogline.amqp.security import ClientSecurity, ServerSecurity
 from fogline.message import Message
+from fogline.transport.websocket_request import WebSocketRequest
 from fogline_lab.amqp import End, served, within
 from fogline_lab.tcp_line import TcpLine
 
@@ -43,11 +45,14 @@ class FirstComeFirstServed(Scheduler):
         return chunk and type(chunk)(self._link_of[chunk.token], chunk.token, chunk.data, chunk.first, chunk.last)
 
 
-async def overtaken(scheduler: Scheduler, commands: int) -> list[int]:
+async def overtaken(scheduler: Scheduler, commands: int, *, websocket: bool = False) -> list[int]:
     """Return how many batches of the backlog arrive while each command waits for its outcome, or for `MANY` batches."""
     client, server = End(), End(credit=100_000)
-    async with served(server) as port, TcpLine(port, bits_per_s=10_000_000, delay_s=0.025) as line:
-        connection = await connect("127.0.0.1", line.port, Engine("gateway"), client)
+    security = ServerSecurity(websocket=websocket)
+    request = WebSocketRequest("fog.example") if websocket else None
+    async with served(server, security=security) as port, TcpLine(port, bits_per_s=10_000_000, delay_s=0.025) as line:
+        engine = Engine("gateway", security=ClientSecurity(websocket=request))
+        connection = await connect("127.0.0.1", line.port, engine, client)
         connection._outbound._scheduler = scheduler
         await within(client.is_open.wait(), "not open")
         bulk = connection.open_sender(connection.open_session(), "bulk", "ingest/t/1", Share(), {})
@@ -66,6 +71,14 @@ async def overtaken(scheduler: Scheduler, commands: int) -> list[int]:
         await within(client.is_closed.wait(), "not closed")
         await asyncio.gather(*backlog, return_exceptions=True)
     return found
+
+
+@pytest.mark.fault("N7")
+async def test_a_command_overtakes_the_backlog_over_websocket():
+    """A frame of WebSocket has no more bytes than were handed over, so an urgent message waits for no other frame."""
+    ours = await overtaken(Scheduler(), COMMANDS, websocket=True)
+    print(f"WebSocket: {statistics.median(ours):.0f} batches of 25 kB pass a command, at most {max(ours)}")
+    assert max(ours) <= FEW
 
 
 @pytest.mark.fault("N7")

@@ -87,10 +87,18 @@ class Authentication:
         return read_revocation_list(self._crl, self._ca, former)
 
     def connection(
-        self, handler: Handler, hold: Callable[[int], bool], connected: Callable[[AmqpConnection, str], None]
+        self,
+        handler: Handler,
+        hold: Callable[[int], bool],
+        connected: Callable[[AmqpConnection, str], None],
+        *,
+        websocket: bool,
     ) -> AmqpConnection:
-        """Return a new connection of a server, for a socket that was accepted. `hold`, `connected`: see engine and driver."""
-        security = ServerSecurity(self._mechanisms, self._tls.get() if self._tls is not None else None)
+        """Return a new connection of a server, for a socket that was accepted. `hold`, `connected`: see engine and driver.
+
+        `websocket`: the socket is of the listener for AMQP over WebSocket.
+        """
+        security = ServerSecurity(self._mechanisms, self._tls.get() if self._tls is not None else None, websocket)
         engine = Engine(self._name, capabilities=CAPABILITIES, security=security, hold=hold)
         proof = PasswordProof()
         connection = AmqpConnection(engine, handler, partial(self.check_password, proof), connected)

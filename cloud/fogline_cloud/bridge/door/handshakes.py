@@ -31,10 +31,11 @@ class Handshakes:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def connection(self, handler: Handler) -> AmqpConnection:
-        """Return a new connection, for a socket that was accepted."""
+    def connection(self, handler: Handler, *, websocket: bool = False) -> AmqpConnection:
+        """Return a new connection, for a socket that was accepted. `websocket`: see `Authentication.connection`."""
         account = self.budget.open("", lambda: connection.close(_NO_ROOM, heed=False))
-        connection = self._authentication.connection(handler, account.hold, partial(self._connected, account))
+        connected = partial(self._connected, account)
+        connection = self._authentication.connection(handler, account.hold, connected, websocket=websocket)
         return connection
 
     def _connected(self, account: ByteAccount, connection: AmqpConnection, address: str) -> None:

@@ -136,17 +136,19 @@ class Listener:
         self.peers = PeerTable(settings.max_connections, policy)
         self.withdrawals = Withdrawals(self.peers, authentication, policy, audit, self.link_closed)
         self._budget = QueueBudget(settings.queue_connection_bytes, settings.queue_bytes)
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._all_gone = asyncio.Event()
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen, and return the host and port. Raises `Misconfigured`."""
+    async def start(self, host: str, port: int, *, websocket: bool = False) -> tuple[str, int]:
+        """Listen, for AMQP on the socket itself or over WebSocket, and return the host and port. Raises `Misconfigured`."""
         try:
-            self._server = await listen(host, port, partial(self.handshakes.connection, self))
+            server = await listen(host, port, partial(self.handshakes.connection, self, websocket=websocket))
         except OSError as error:
             what = f"cannot listen on {host}:{port}: {error.strerror or error}"
-            raise Misconfigured(f"{what}. Is another bridge running? Set bridge.listen to a free port.") from None
-        bound = self._server.sockets[0].getsockname()
+            key = "bridge.websocket" if websocket else "bridge.listen"
+            raise Misconfigured(f"{what}. Is another bridge running? Set {key} to a free port.") from None
+        self._servers.append(server)
+        bound = server.sockets[0].getsockname()
         return str(bound[0]), int(bound[1])
 
     @property
@@ -161,8 +163,8 @@ class Listener:
 
     async def close(self) -> None:
         """Close every connection and stop listening."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         for peer in self.peers:
             peer.connection.close(Condition(FORCED, "the bridge is stopping"))
         if len(self.peers):

@@ -15,20 +15,21 @@ NAMES = ("bridge-1", "bridge-2")
 
 
 class BridgePair:
-    """Both bridges, each with one of the two shards."""
+    """Both bridges, each with one of the two shards. `websocket_port`: they have hosts of their own, and this port on both."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Line, websocket_port: int | None = None) -> None:
         self.line = line
+        self._websocket_port = websocket_port
         self.bridges: dict[str, Bridge] = {}
         self.addresses: dict[str, str] = {}
 
     async def start(self) -> None:
         """Start both, and wait until each has one shard."""
-        for name in NAMES:
-            settings = replace(
-                self.line.cloud, bridge=replace(self.line.cloud.bridge, name=name, listen="127.0.0.1:0", checkpoint_s=0.2)
-            )
-            self.bridges[name] = Bridge(settings)
+        for number, name in enumerate(NAMES, 1):
+            own = replace(self.line.cloud.bridge, name=name, listen="127.0.0.1:0", checkpoint_s=0.2)
+            if (port := self._websocket_port) is not None:
+                own = replace(own, listen=f"127.0.0.{number}:0", websocket=f"127.0.0.{number}:{port}")
+            self.bridges[name] = Bridge(replace(self.line.cloud, bridge=own))
             self.addresses[name] = "{}:{}".format(*await self.bridges[name].start())
 
         def shared() -> bool:

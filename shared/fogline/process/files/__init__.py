@@ -1,5 +1,6 @@
 """Files that users write: settings, certificates, and whose rights a process needs for them.
 
+`bridge_address`: where a bridge listens, also over WebSocket
 `durable_file`: files whose content is on the disk
 `owner`: root acts in another user's folder as that user
 `settings_file`: TOML files into types

@@ -23,6 +23,18 @@ rhea.message.decode = (buffer) => {
     return message;
 };
 
+// Where to connect: a socket of its own, or AMQP over WebSocket with the files of TLS.
+function place(container, { port, websocket, security }) {
+    if (!websocket) return { host: '127.0.0.1', port };
+    const { ca, cert, key } = security;
+    const dial = container.websocket_connect(require('ws'));
+    const url = `${ca ? 'wss' : 'ws'}://127.0.0.1:${port}/amqp`;
+    const details = dial(url, ['binary', 'amqp'], { ca, cert, key })();
+    // rhea logs in by EXTERNAL only on a socket that calls itself encrypted, which its wrapper of a WebSocket does not.
+    const connect = (...place) => Object.assign(details.connect(...place), { encrypted: Boolean(ca) });
+    return { connection_details: () => ({ ...details, connect }) };
+}
+
 // `work(connection, options, done)` begins when the bridge has opened; `done(result)` ends it all.
 function run(work) {
     const options = JSON.parse(process.argv[2]);
@@ -32,7 +44,7 @@ function run(work) {
     };
     setTimeout(() => fail(`not done after ${LIMIT_MS} ms`), LIMIT_MS).unref();
     const container = rhea.create_container();
-    const connection = container.connect({ host: '127.0.0.1', port: options.port, reconnect: false, ...options.security });
+    const connection = container.connect({ ...place(container, options), reconnect: false, ...options.security });
     const done = (result) => {
         process.stdout.write(`${JSON.stringify(result)}\n`);
         connection.close();
