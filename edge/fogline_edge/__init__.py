@@ -12,6 +12,7 @@
 `outbox`: the durable queue of events
 `profiles`: knowledge about device types
 `rule_settings`: settings of the rules for events
+`rule_trial`: rules on events that are not stored
 `rules`: what the rules decide about events before they are stored
 `settings`: the settings file
 `settings_types`: types of the settings' tables

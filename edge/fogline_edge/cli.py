@@ -34,6 +34,7 @@ from fogline_edge.operate.status import read_events, read_status
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.writer.quarantine import EventKey
 from fogline_edge.profiles.ble_files import built_in_profiles, find_profiles
+from fogline_edge.rule_trial.explain import add_explain
 from fogline_edge.settings import EdgeSettings, ProxySettings, load
 
 EXAMPLE = """\
@@ -44,6 +45,8 @@ examples:
   fogline-edge run --config edge.toml        serve devices until Ctrl-C
   fogline-edge status --config edge.toml     show how much is stored, sent and accepted
   fogline-edge doctor --config edge.toml     check everything, with a remedy for each fault
+  fogline-edge explain --device press-7 --channel plant/7/state reading.json
+                                             show what the rules of the settings do with an event
   fogline-edge diag --config edge.toml       pack logs, settings and state into an archive without secrets
   fogline-edge outbox --config edge.toml     show the waiting events, oldest first
   fogline-edge outbox --quarantine --resend  resend the events that the bridge rejected
@@ -107,6 +110,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_init(commands)
     _add_enroll(commands)
     _add_restore(commands)
+    add_explain(commands)
     _add_ble(commands)
     add_completion(commands, parser.prog, build_parser)
     return parser

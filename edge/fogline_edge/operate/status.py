@@ -11,7 +11,7 @@ import msgspec
 
 from fogline.errors import Misconfigured, Poison
 from fogline.events.codec import decode_event
-from fogline.events.event import Lane, parse_rfc3339
+from fogline.events.event import Event, Lane, parse_rfc3339
 from fogline.gateway.ledger import total_by_rule
 from fogline_edge.adapters.ble.state import STATE_KEY, decode_state
 from fogline_edge.machine.health import free_bytes
@@ -117,6 +117,19 @@ def read_events(folder: Path, table: str, limit: int) -> list[dict[str, Any]]:
     with _open_read_only(folder) as connection:
         query = f"SELECT stream, sequence, body FROM {table} ORDER BY stream, sequence LIMIT ?"  # noqa: S608 - our own names
         return [_readable(dict(row)) for row in connection.execute(query, [limit])]
+
+
+def find_event(folder: Path, event_id: str) -> Event:
+    """Return the event of the outbox with this id: the newest, if a rule gave it to several. Raises `Misconfigured`."""
+    with _open_read_only(folder) as connection:
+        for (stored,) in connection.execute("SELECT body FROM event ORDER BY place DESC"):
+            try:
+                body = unpack_body(stored)
+                if event_id.encode() in body and (event := decode_event(body)).id == event_id:
+                    return event
+            except Poison:
+                continue
+    raise Misconfigured(f"no event of the outbox has the id {event_id}: the bridge may have accepted it, or it was not stored")
 
 
 def _readable(row: dict[str, Any]) -> dict[str, Any]:

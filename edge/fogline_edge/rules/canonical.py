@@ -9,19 +9,24 @@
   has.
 - Other tags and simple values, infinities and NaN, and documents deeper than `MAX_DEPTH`, have no encoding.
 
-Equal encodings have equal values: each is a letter for the kind, then its length or its count, then the rest.
+Equal encodings have equal values: each is a letter for the kind, its length or count unless the kind has one, and the rest.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
+from math import isfinite, nan
+from operator import add
+from struct import Struct
 from typing import Any
 from uuid import UUID
 
 MAX_DEPTH = 64
 """Levels of arrays and objects in a value."""
 _MAX_DIGITS = 1000  # of an integer that CBOR has as a decimal fraction; a larger one would take all memory
+_WORD = 1 << 63
+_double = Struct(">d").pack
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -37,46 +42,53 @@ def canonical(value: Any, depth: int = MAX_DEPTH) -> bytes:
         return encode(value)
     if depth < 1:
         raise NotCanonicalError("the value has too many levels")
-    if isinstance(value, list | tuple):
-        return b"a%d:" % len(value) + b"".join([canonical(each, depth - 1) for each in value])
+    depth -= 1
     if isinstance(value, Mapping):
-        members = sorted([canonical(name, depth - 1) + canonical(each, depth - 1) for name, each in value.items()])
-        return b"o%d:" % len(members) + b"".join(members)
+        members = [name_of(name) if type(name) is str else canonical(name, depth) for name in value]
+        values = [encode(each) if (encode := _SCALARS.get(type(each))) else canonical(each, depth) for each in value.values()]
+        return b"o" + len(members).to_bytes(4) + b"".join(sorted(map(add, members, values)))
+    if isinstance(value, list | tuple):
+        return b"a" + len(value).to_bytes(4) + b"".join([canonical(each, depth) for each in value])
     raise NotCanonicalError(f"a {type(value).__name__} has no canonical form")
 
 
 def _text(value: str) -> bytes:
     try:
-        return _framed(b"s", value.encode())
+        data = value.encode()
     except UnicodeEncodeError:
         raise NotCanonicalError("a text with a lone surrogate has no canonical form") from None
+    return b"s" + len(data).to_bytes(4) + data
+
+
+name_of = lru_cache(maxsize=1024)(_text)
+"""`canonical` of a text that returns, such as the name of a member."""
 
 
 def _integer(value: int) -> bytes:
-    length = value.bit_length() // 8 + 1
-    return _framed(b"n", value.to_bytes(length, "big", signed=True))  # not as digits: Python converts at most 4,300 of them
+    if -_WORD <= value < _WORD:
+        return b"i" + value.to_bytes(8, signed=True)
+    data = value.to_bytes(value.bit_length() // 8 + 1, signed=True)
+    return b"n" + len(data).to_bytes(4) + data
 
 
 def _number(value: float) -> bytes:
-    if not math.isfinite(value):
+    if value.is_integer():
+        return _integer(int(value))
+    if not isfinite(value):
         raise NotCanonicalError(f"{value} is no number of JSON")
-    return _integer(int(value)) if value.is_integer() else b"f" + value.hex().encode() + b";"
+    return b"f" + _double(value)
 
 
 def _decimal(value: Decimal) -> bytes:
     if value.is_finite() and value.adjusted() < _MAX_DIGITS and value == value.to_integral_value():
         return _integer(int(value))
-    return _number(math.nan if value.is_nan() else float(value))
+    return _number(nan if value.is_nan() else float(value))
 
 
 def _moment(value: datetime) -> bytes:
     if value.tzinfo is None:
         raise NotCanonicalError("a date without an offset is no moment")
-    return b"t%d;" % ((value - _EPOCH) // _MICROSECOND)
-
-
-def _framed(kind: bytes, value: bytes) -> bytes:
-    return kind + b"%d:" % len(value) + value
+    return b"t" + _integer((value - _EPOCH) // _MICROSECOND)
 
 
 _SCALARS: dict[type, Callable[[Any], bytes]] = {
@@ -85,7 +97,7 @@ _SCALARS: dict[type, Callable[[Any], bytes]] = {
     float: _number,
     bool: lambda value: b"+" if value else b"-",
     type(None): lambda _: b"0",
-    bytes: lambda value: _framed(b"b", value),
+    bytes: lambda value: b"b" + len(value).to_bytes(4) + value,
     Decimal: _decimal,
     datetime: _moment,
     UUID: lambda value: b"u" + value.bytes,

@@ -14,7 +14,7 @@ from fogline.errors import Misconfigured
 from fogline.events.event import Arrival, rfc3339
 from fogline.events.identity import Counter, DeviceTime, Duplicates, Evidence, RuleIdentity, SessionCounter, UniqueId
 from fogline_edge.rule_settings import IdentityTable
-from fogline_edge.rules.canonical import NotCanonicalError, canonical
+from fogline_edge.rules.canonical import NotCanonicalError, canonical, name_of
 from fogline_edge.rules.explanation import RuleStep, shown
 from fogline_edge.rules.fields import Field, parse_field
 from fogline_edge.rules.payload import MISSING, Payload
@@ -153,7 +153,7 @@ def _named_value(payload: Payload, field: Field) -> bytes | None:
     if value is MISSING or value is None:
         return None
     try:
-        return canonical(field.text) + canonical(value)
+        return name_of(field.text) + canonical(value)
     except NotCanonicalError:
         return None
 
