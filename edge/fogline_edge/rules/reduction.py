@@ -94,7 +94,7 @@ class SampleRule:
 ReduceRule = ChangeRule | SampleRule | WindowRule
 
 
-class Decision(NamedTuple):
+class ReduceDecision(NamedTuple):
     """What a rule does with an event. `outcome`: UNREADABLE if the event is stored, because the rule cannot read it.
 
     `values`: the numbers for the window, if the rule has windows.
@@ -122,7 +122,7 @@ class Reduction:
         """Return True if some rule applies to an arrival."""
         return arrival.lane in _LANES and arrival.type != DEAD_TYPE and bool(self._selection.of(arrival))
 
-    def decide(self, arrival: Arrival, age_ms: int) -> Decision | None:
+    def decide(self, arrival: Arrival, age_ms: int) -> ReduceDecision | None:
         """Return what the first rule does that can read the event; None if it is stored as if there were no rule.
 
         An event that may repeat an earlier one is stored, with the mark that says so, because an aggregate cannot say it.
@@ -135,9 +135,9 @@ class Reduction:
             if values is None:
                 continue
             if isinstance(rule, WindowRule):
-                return Decision(rule, RuleOutcome.MERGED, values)
+                return ReduceDecision(rule, RuleOutcome.MERGED, values)
             return self._compared(rule, arrival, values, age_ms)
-        return Decision(rules[0], RuleOutcome.UNREADABLE)
+        return ReduceDecision(rules[0], RuleOutcome.UNREADABLE)
 
     def explain(self, arrival: Arrival) -> Iterator[RuleStep]:
         """Yield what these rules do with an arrival, as far as they know without the events before it."""
@@ -165,14 +165,14 @@ class Reduction:
 
     def _compared(
         self, rule: ChangeRule | SampleRule, arrival: Arrival, values: tuple[Any, ...], age_ms: int
-    ) -> Decision | None:
+    ) -> ReduceDecision | None:
         key = (rule.name, arrival.device, arrival.channel)
         last = self._last.get(key)
         if last is None or rule.is_news(last, values, age_ms):
             self._remember(key, last, LastEvent(age_ms, values))
             return None
         self._remember(key, last, last._replace(kept_back=last.kept_back + 1))
-        return Decision(rule, RuleOutcome.REDUCED)
+        return ReduceDecision(rule, RuleOutcome.REDUCED)
 
     def _remember(self, key: tuple[str, str, str], former: LastEvent | None, now: LastEvent) -> None:
         self._undo.append((key, former))

@@ -14,7 +14,7 @@ from fogline_edge.outbox.rows.group import Group
 from fogline_edge.outbox.rows.streams import Stream, Streams
 from fogline_edge.outbox.writer.window_table import Append, WindowTable
 from fogline_edge.rules.event_rules import EventRules
-from fogline_edge.rules.reduction import Decision, Reduction
+from fogline_edge.rules.reduction import ReduceDecision, Reduction
 from fogline_edge.rules.windows import WindowRule
 
 
@@ -58,7 +58,7 @@ class Reducer:
             self._streams.count_rule(self._streams.of_lane(Lane(state.lane)), state.rule, RuleOutcome.AGGREGATE)
         return len(closed)
 
-    def _decide(self, group: Group, arrival: Arrival) -> Decision | None:
+    def _decide(self, group: Group, arrival: Arrival) -> ReduceDecision | None:
         assert self._reduction is not None
         return self._reduction.decide(arrival, group.age_ms)
 
