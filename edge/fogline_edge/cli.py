@@ -29,6 +29,7 @@ from fogline_edge.adapters.ble.state import BleState, lines_of
 from fogline_edge.gateway import run_gateway
 from fogline_edge.machine.run_record import RunState, lines_of_run
 from fogline_edge.operate.first_settings import FILE, ask, next_steps, require_none, write_first
+from fogline_edge.operate.rule_commands import add_rules
 from fogline_edge.operate.settings_check import check, require_bluetooth
 from fogline_edge.operate.status import read_events, read_status
 from fogline_edge.outbox.outbox import Outbox
@@ -112,6 +113,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_restore(commands)
     add_explain(commands)
     _add_ble(commands)
+    add_rules(commands)
     add_completion(commands, parser.prog, build_parser)
     return parser
 

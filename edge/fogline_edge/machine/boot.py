@@ -100,6 +100,14 @@ def moment(clock: Clock) -> Moment:
     return Moment(time_ns, rfc3339(time_ns), synced, None if synced else clock.beacon())
 
 
+def time_of_day(when: Moment) -> dict[str, int]:
+    """Return the local hour, minute and day of the week (Monday is 1); nothing if the clock is not known to be right."""
+    if not when.synced:
+        return {}
+    local = time.localtime(when.time_ns // 1_000_000_000)
+    return {"hour": local.tm_hour, "minute": local.tm_min, "weekday": local.tm_wday + 1}
+
+
 def time_quality(clock: Clock) -> TimeQuality:
     """Return `SYNCED` if the wall clock is known to be right now."""
     return TimeQuality.SYNCED if moment(clock).synced else TimeQuality.UNSYNCED

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from fogline.dead_letter import DEAD_TYPE
 from fogline.errors import Misconfigured, Poison
 from fogline.events.codec import decode_event
 from fogline.events.event import Event, Lane, parse_rfc3339
@@ -107,6 +108,22 @@ def read_oldest(folder: Path) -> dict[Lane, float]:
         lane, age_s = Lane(row["lane"]), (now_ns - parse_rfc3339(recorded)) / 1e9
         ages[lane] = max(ages.get(lane, 0.0), age_s)
     return ages
+
+
+def read_since(folder: Path, since_s: float) -> list[Event]:
+    """Return the events of devices in the outbox that came after a time, in seconds since 1970, in their order.
+
+    Raises `Misconfigured`. The bridge has not accepted them yet, or their rows are not deleted yet.
+    """
+    with _open_read_only(folder) as connection:
+        bodies = [body for (body,) in connection.execute("SELECT body FROM event ORDER BY place")]
+    events = []
+    for body in bodies:
+        with contextlib.suppress(Poison):
+            event = decode_event(unpack_body(body))
+            if event.adapter != "fogline" and event.type != DEAD_TYPE and parse_rfc3339(event.recordedtime) >= since_s * 1e9:
+                events.append(event)
+    return sorted(events, key=lambda each: each.recordedtime)
 
 
 def read_events(folder: Path, table: str, limit: int) -> list[dict[str, Any]]:

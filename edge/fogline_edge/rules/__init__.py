@@ -11,6 +11,7 @@
 `payload`: the payload of one arrival, decoded once for all rules
 `quantiles`: quantiles of the numbers of a window
 `react`: when a rule acts
+`react_memory`: what rules that act remember
 `reduction`: the events that rules keep back
 `selection`: the rules that apply to an arrival
 `windows`: windows, their aggregates, and the window of an event

@@ -131,9 +131,9 @@ class ReactRules:
             return tuple(each for each in rules if each.table.type is not None)
         return rules
 
-    def input_of(self, key: str) -> LastInput | None:
-        """Return the last value of a key; None if no rule reads it."""
-        return self._inputs.get(key)
+    def has_input(self, key: str) -> bool:
+        """Return True if a rule reads the last value of this key."""
+        return key in self._inputs
 
     def heard(self, arrival: Arrival) -> tuple[LastInput, ...]:
         """Return the last values that an event replaces."""
