@@ -274,7 +274,7 @@ def mark_replayed(contested: DataFrame, settled: DataFrame) -> DataFrame:
     in_order = Window.partitionBy(*_IDENTITY).orderBy("ingested", *KafkaPosition._fields)
     is_copy = F.coalesce(F.col("known"), F.lit(False)) | (F.row_number().over(in_order) > 1)
     by_id = F.coalesce(F.col("dedup").isin(*COMPARED_BY_ID), F.lit(False))
-    names_first = F.coalesce(F.col("properties").contains(f"{POSSIBLE_DUPLICATE}="), F.lit(False))
+    names_first = F.col("properties").getItem(POSSIBLE_DUPLICATE).isNotNull()
     stays = by_id & (F.col("dedup") == Dedup.MARKED.value) & ~F.col("replayed")
     marked = contested.join(F.broadcast(known), list(_IDENTITY), "left").withColumn("is_copy", is_copy)
     marked = marked.withColumn("again", F.when(by_id, F.col("is_copy") | names_first).otherwise(F.col("again")))
