@@ -29,12 +29,12 @@ from fogline_edge.adapters.ble.state import BleState, lines_of
 from fogline_edge.gateway import run_gateway
 from fogline_edge.machine.run_record import RunState, lines_of_run
 from fogline_edge.operate.first_settings import FILE, ask, next_steps, require_none, write_first
-from fogline_edge.operate.rule_commands import add_rules
 from fogline_edge.operate.settings_check import check, require_bluetooth
 from fogline_edge.operate.status import read_events, read_status
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.writer.quarantine import EventKey
 from fogline_edge.profiles.ble_files import built_in_profiles, find_profiles
+from fogline_edge.rule_trial.commands import add_rules
 from fogline_edge.rule_trial.explain import add_explain
 from fogline_edge.settings import EdgeSettings, ProxySettings, load
 

@@ -9,9 +9,6 @@
 `metrics`: the metrics and the health of a gateway
 `renewal`: renews the certificate in time
 `reset`: wipes a gateway
-`rule_commands`: `fogline-edge rules`
-`rule_events`: events for a trial of the rules
-`rule_trial`: a trial of the rules
 `settings_check`: rules that the settings' types cannot express
 `statistics`: the gateway's numbers for its bridge
 `status`: what a running gateway holds

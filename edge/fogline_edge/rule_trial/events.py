@@ -27,7 +27,7 @@ import msgspec
 from fogline.documents.document_error import explained
 from fogline.errors import Misconfigured
 from fogline.events.event import Arrival, Lane, parse_rfc3339
-from fogline_edge.operate.rule_trial import TrialEvent
+from fogline_edge.rule_trial.trial import TrialEvent
 
 _SECOND_NS = 1_000_000_000
 _START = "2026-01-01T00:00:00Z"

@@ -16,11 +16,11 @@ from fogline.process.console.command_line import Parser
 from fogline.process.console.listing import show_rows, utc
 from fogline.process.console.terminal import show, tell
 from fogline_edge.operate.first_settings import FILE
-from fogline_edge.operate.rule_events import ExpectedEvent, read_expected
-from fogline_edge.operate.rule_trial import TrialEvent, TrialResult, arrival_of, open_trial
 from fogline_edge.operate.settings_check import check
 from fogline_edge.operate.status import read_since
 from fogline_edge.rule_settings import RuleSettings, RuleTable
+from fogline_edge.rule_trial.events import ExpectedEvent, read_expected
+from fogline_edge.rule_trial.trial import TrialEvent, TrialResult, arrival_of, open_trial
 from fogline_edge.settings import EdgeSettings, load
 
 QUIET = "quiet"
