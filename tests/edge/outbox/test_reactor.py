@@ -14,7 +14,7 @@ from fogline_edge.downlink.journal import open_entries
 from fogline_edge.operate.status import read_status
 from fogline_edge.outbox.rows import command_rows
 from fogline_edge.outbox.writer.reactor import STATE_KEY
-from fogline_edge.rule_settings import ActionTable
+from fogline_edge.rule_settings import ActionTable, IdentityTable, ReduceTable, RuleSettings
 from fogline_edge.rules.react import MAX_CHAIN
 from fogline_lab.clock import YEAR_NS, FakeClock
 
@@ -28,10 +28,14 @@ def clock():
 
 @pytest.fixture
 def opened(tmp_path, clock):
-    def open_with(*tables):
-        return open_store(tmp_path / "outbox.db", clock=clock, rules=rules(*tables))
+    def open_with(*tables, given=None):
+        return open_store(tmp_path / "outbox.db", clock=clock, rules=given or rules(*tables))
 
     return open_with
+
+
+def open_with_rules(opened, **tables):
+    return opened(given=RuleSettings(**tables))
 
 
 def commands(store):
@@ -239,3 +243,31 @@ def test_outcomes_are_counted_by_rule_and_the_last_error_is_in_the_status(opened
     status = read_status(tmp_path)
     assert status["rules"] == {"hot": {"fired": 1, "rate": 2}, "none": {"error": 4}}
     assert status["rule_problems"] == {"none": "there is no event.value.x"}
+
+
+def test_event_that_a_rule_keeps_back_acts_once(opened):
+    means = ReduceTable(name="means", fields=["/t"], window_s=60)
+    store = open_with_rules(opened, reduce=[means], react=[rule(every=True)])
+    assert take(store, hot(1), hot(2), hot(2), cold(3)) == [
+        Receipt.FILTERED,
+        Receipt.FILTERED,
+        Receipt.DUPLICATE,
+        Receipt.FILTERED,
+    ]
+    assert len(commands(store)) == 2
+    assert stored(store, Lane.TELEMETRY) == []
+
+
+def test_event_without_an_id_that_a_rule_keeps_back_acts(opened):
+    means = ReduceTable(name="means", fields=["/t"], window_s=60)
+    store = open_with_rules(opened, reduce=[means], react=[rule(every=True)])
+    take(store, event(value={"t": 27}), event(value={"t": 27}))
+    assert len({each.id for each in commands(store)}) == 2
+
+
+@pytest.mark.parametrize(("duplicates", "acted"), [("drop", 1), ("mark", 1), ("none", 1)])
+def test_event_that_its_identity_marks_as_the_same_commands_once(opened, duplicates, acted):
+    same = IdentityTable(name="same", fields=["/n"], duplicates=duplicates)
+    store = open_with_rules(opened, identity=[same], react=[rule(every=True)])
+    take(store, *[event(value={"t": 27, "n": 1})] * 3)
+    assert len(commands(store)) == acted

@@ -59,14 +59,14 @@ class Act:
     reserve: bool = True
 
 
-class StoredListener(Protocol):
-    """Gets the events of a transaction as they are stored (`reactor`)."""
+class IngestListener(Protocol):
+    """Gets the events of a transaction as they are taken (`reactor`)."""
 
-    def stored(self, group: Group, arrival: Arrival, event_id: str, when: Moment) -> None:
-        """Take an event that was stored just now."""
+    def taken(self, group: Group, arrival: Arrival, event_id: str, when: Moment) -> None:
+        """Take a new event, which was stored just now, or kept back by a rule."""
 
     def heard(self, group: Group, arrival: Arrival) -> None:
-        """Take an event that was recognised as no news, and is not stored."""
+        """Take an arrival that repeats the last report of its channel."""
 
     def write(self) -> None:
         """Write what has changed, before the transaction ends."""
@@ -104,8 +104,8 @@ class Ingest:
         self._written: list[tuple[Stream, list[EventRecord]]] = []
         self._export = export
         self._rules = rules
-        self.listener: StoredListener | None = None
-        self._newest_id = ""
+        self.listener: IngestListener | None = None
+        self._new_id = ""
         self._reducer = reducer_of(rules, WindowTable(connection, tenant, clock), streams, self.duplicates)
 
     @property
@@ -184,14 +184,14 @@ class Ingest:
 
     def take(self, group: Group, waiting: Waiting) -> Receipt:
         """Recognise an arrival as a duplicate, or append it to its lane's stream."""
-        arrival, by_rule = waiting.arrival, False
+        arrival, by_rule, self._new_id = waiting.arrival, False, ""
         if self._rules is not None:
             arrival = self._rules.prepare(arrival)
             by_rule = arrival.identity is not None
         receipt = self._take(group, arrival, waiting.when, by_rule=by_rule)
         if self.listener is not None:
-            if receipt is Receipt.STORED:
-                self.listener.stored(group, arrival, self._newest_id, waiting.when)
+            if self._new_id:
+                self.listener.taken(group, arrival, self._new_id, waiting.when)
             elif receipt is Receipt.FILTERED:
                 self.listener.heard(group, arrival)
         return receipt
@@ -214,7 +214,7 @@ class Ingest:
         counts = stream.counts
         counts.acknowledged += 1
         group.touched[stream.stream] = stream
-        self._newest_id = event_id = sequence_id(stream.stream, stream.head + 1, group.tag)
+        event_id = sequence_id(stream.stream, stream.head + 1, group.tag)
         message = None
         if (sent := arrival.retransmission) is not None:
             resends = self.duplicates.resends
@@ -233,6 +233,7 @@ class Ingest:
             counts.dead += 1
             self._streams.changed(stream)
             return Receipt.DEAD
+        self._new_id = event_id
         return Receipt.STORED
 
     def _take_special(self, group: Group, arrival: Arrival, when: Moment) -> Receipt:
@@ -268,17 +269,24 @@ class Ingest:
             arrival = naming(arrival, relation, verdict.original)
         if arrival.report is not None:
             duplicates.note_reported(group, arrival)
+        return self._take_new(group, arrival, when, stream, verdict)
+
+    def _take_new(self, group: Group, arrival: Arrival, when: Moment, stream: Stream, verdict: NewEvent) -> Receipt:
+        """Keep an event back that is not a duplicate, or append it."""
         if self._reducer is not None and self._reducer.keeps_back(group, arrival, when, stream, verdict):
+            self._new_id = verdict.id or f"kept.{group.commit_id.hex()}.{group.incarnation():x}"
             return Receipt.FILTERED
-        self.append(group, arrival, when, verdict)
+        event_id = self.append(group, arrival, when, verdict)
+        if verdict.outcome is not RuleOutcome.MARKED:
+            self._new_id = event_id
         return Receipt.STORED
 
-    def append(self, group: Group, arrival: Arrival, when: Moment, verdict: NewEvent) -> None:
-        """Append an arrival to its lane's stream. The caller counts it as acknowledged."""
+    def append(self, group: Group, arrival: Arrival, when: Moment, verdict: NewEvent) -> str:
+        """Append an arrival to its lane's stream. The caller counts it as acknowledged. Returns the id of the event."""
         stream = self._streams.of_lane(arrival.lane)
         stream.head += 1
         stream.counts.stored += 1
-        self._newest_id = event_id = verdict.id or sequence_id(stream.stream, stream.head, group.tag)
+        event_id = verdict.id or sequence_id(stream.stream, stream.head, group.tag)
         body = self._encoder.encode(arrival, event_id, when, verdict, stream)
         sent = arrival.retransmission
         message = self.duplicates.resends.note(arrival, sent, group.age_s, event_id) if sent is not None else None
@@ -288,6 +296,7 @@ class Ingest:
         group.touched[stream.stream] = stream
         for key, entry in verdict.remember:
             group.memory[key] = (arrival.device, entry)
+        return event_id
 
 
 def insert_many(connection: sqlite3.Connection, rows: list[EventRow]) -> None:

@@ -58,8 +58,8 @@ class Reactor:
                 return
         self._unknown.append(key)
 
-    def stored(self, group: Group, arrival: Arrival, event_id: str, when: Moment) -> None:
-        """Evaluate the rules on an event that was stored just now."""
+    def taken(self, group: Group, arrival: Arrival, event_id: str, when: Moment) -> None:
+        """Evaluate the rules on a new event. It was stored just now, or kept back by a rule."""
         memory = self._memory
         memory.hear(arrival, group.age_ms)
         found = memory.react(arrival, time_of_day(when), group.age_ms, self._depth, partial(self._has_room, arrival))
@@ -70,7 +70,7 @@ class Reactor:
                 self._act(group, rule, Cause(rule.name, event_id, arrival), when, depth + 1)
 
     def heard(self, group: Group, arrival: Arrival) -> None:
-        """Note the value of an event that is not stored, in memory only: it causes no write."""
+        """Note the value of an arrival that repeats the last report, in memory only: it causes no write."""
         self._memory.hear(arrival, group.age_ms, stored=False)
 
     def write(self) -> None:
@@ -101,6 +101,8 @@ class Reactor:
             if action.command is not None:
                 now = self._ingest.clock.beacon()
                 command = command_of(cause, action, number, self._ingest.identity, now)
+                if self._ingest.connection.execute(SQL["command_digest"], (command.id,)).fetchone() is not None:
+                    continue  # an event with the id of another one, as a rule of identity allows
                 insert_command(self._ingest.connection, command, digest(command), CommandState.QUEUED, group.age_s)
                 self._memory.note_command(rule, command.device, group.age_ms, depth)
                 self._commands.append(command)

@@ -31,7 +31,7 @@ CLOSED_AT_ONCE = 200
 
 _encode = msgspec.msgpack.Encoder().encode
 WindowKey = tuple[bytes, int]
-Append = Callable[[Group, Arrival, Moment, NewEvent], None]
+Append = Callable[[Group, Arrival, Moment, NewEvent], object]
 """Appends an event of the gateway to the stream of its lane."""
 
 
