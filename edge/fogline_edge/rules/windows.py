@@ -8,6 +8,7 @@ gateway's age. Windows close by the gateway's age, which does not jump.
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -217,7 +218,12 @@ class WindowRule:
         )
 
     def _source(self, arrival: Arrival, *, by_age: bool) -> bytes:
-        """Return what tells the windows of one start apart: also the definition, which may change between two runs."""
-        texts = (self.name, arrival.device, arrival.channel, arrival.lane.value, arrival.type, *self.aggregates, *self.names)
-        parts = [each.encode() for each in (*texts, f"{self.length_ms} {by_age}")]
-        return hashlib.blake2b(b"".join([len(each).to_bytes(4, "big") + each for each in parts]), digest_size=16).digest()
+        definition = (self.name, str(self.length_ms), *self.aggregates, *self.names)
+        return _digest(definition, arrival.device, arrival.channel, arrival.lane.value, arrival.type, str(by_age))
+
+
+@lru_cache(maxsize=4096)
+def _digest(definition: tuple[str, ...], *source: str) -> bytes:
+    """Return what tells the windows of one start apart: also the definition, which may change between two runs."""
+    parts = [each.encode() for each in (*definition, *source)]
+    return hashlib.blake2b(b"".join([len(each).to_bytes(4, "big") + each for each in parts]), digest_size=16).digest()

@@ -18,7 +18,7 @@ from fogline_edge.event_spans import store_spans
 from fogline_edge.machine.boot import SYSTEM, Clock, Moment, moment
 from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.memory.duplicate_filter import DuplicateFilter, naming
-from fogline_edge.outbox.memory.recognition import KnownEvent, NewEvent
+from fogline_edge.outbox.memory.recognition import NO_IDENTITY, KnownEvent, NewEvent
 from fogline_edge.outbox.memory.resend_memory import ResendMemory
 from fogline_edge.outbox.rows.group import Group
 from fogline_edge.outbox.rows.streams import EventRecord, EventRow, Stream, Streams
@@ -201,11 +201,11 @@ class Ingest:
         if sent is not None and sent.ack_delivery is AckDelivery.DOUBTFUL and arrival.type != DEAD_TYPE:
             arrival = self.duplicates.with_possible_original(arrival, sent)
         reduces = self._rules is not None and self._reducer is not None and self._reducer.applies(arrival)
-        if by_rule or reduces or arrival.evidence is not None or has_rare_attributes(arrival):
-            return self._take_special(group, arrival, when)
-        return self._take_plain(group, arrival, when)
+        if by_rule or arrival.evidence is not None or has_rare_attributes(arrival):
+            return self._take_special(group, arrival, when, reduces=reduces)
+        return self._take_plain(group, arrival, when, reduces=reduces)
 
-    def _take_plain(self, group: Group, arrival: Arrival, when: Moment) -> Receipt:
+    def _take_plain(self, group: Group, arrival: Arrival, when: Moment, *, reduces: bool) -> Receipt:
         """Take an arrival without device identity and rare attributes.
 
         Nearly all arrivals are such. So this is one function, which `append` repeats in part, and it encodes by a template.
@@ -216,13 +216,15 @@ class Ingest:
         group.touched[stream.stream] = stream
         event_id = sequence_id(stream.stream, stream.head + 1, group.tag)
         message = None
-        if (sent := arrival.retransmission) is not None:
-            resends = self.duplicates.resends
-            if sent.again and resends.repeats(arrival, sent, group.age_s):
-                counts.duplicate += 1
-                self._streams.changed(stream)
-                return Receipt.DUPLICATE
-            message = resends.note(arrival, sent, group.age_s, event_id)
+        sent = arrival.retransmission
+        if sent is not None and sent.again and self.duplicates.resends.repeats(arrival, sent, group.age_s):
+            counts.duplicate += 1
+            self._streams.changed(stream)
+            return Receipt.DUPLICATE
+        if reduces and self._keeps_back(group, arrival, when, NO_IDENTITY):
+            return Receipt.FILTERED
+        if sent is not None:
+            message = self.duplicates.resends.note(arrival, sent, group.age_s, event_id)
         stream.head = head = stream.head + 1
         counts.stored += 1
         body = self._encoder.encode_plain(arrival, event_id, when, stream)
@@ -236,7 +238,7 @@ class Ingest:
         self._new_id = event_id
         return Receipt.STORED
 
-    def _take_special(self, group: Group, arrival: Arrival, when: Moment) -> Receipt:
+    def _take_special(self, group: Group, arrival: Arrival, when: Moment, *, reduces: bool) -> Receipt:
         """Take an arrival with a device identity or with rare attributes."""
         sent, duplicates = arrival.retransmission, self.duplicates
         payload = digest(arrival.channel, arrival.data, sent.token if sent else b"")
@@ -269,17 +271,19 @@ class Ingest:
             arrival = naming(arrival, relation, verdict.original)
         if arrival.report is not None:
             duplicates.note_reported(group, arrival)
-        return self._take_new(group, arrival, when, stream, verdict)
-
-    def _take_new(self, group: Group, arrival: Arrival, when: Moment, stream: Stream, verdict: NewEvent) -> Receipt:
-        """Keep an event back that is not a duplicate, or append it."""
-        if self._reducer is not None and self._reducer.keeps_back(group, arrival, when, stream, verdict):
-            self._new_id = verdict.id or f"kept.{group.commit_id.hex()}.{group.incarnation():x}"
+        if reduces and self._keeps_back(group, arrival, when, verdict):
             return Receipt.FILTERED
         event_id = self.append(group, arrival, when, verdict)
         if verdict.outcome is not RuleOutcome.MARKED:
             self._new_id = event_id
         return Receipt.STORED
+
+    def _keeps_back(self, group: Group, arrival: Arrival, when: Moment, verdict: NewEvent) -> bool:
+        """Return True if a rule keeps a new event back. The event has an id of its own for the rules that act."""
+        if self._reducer is None or not self._reducer.keeps_back(group, arrival, when, verdict):
+            return False
+        self._new_id = verdict.id or f"kept.{group.commit_id.hex()}.{group.incarnation():x}"
+        return True
 
     def append(self, group: Group, arrival: Arrival, when: Moment, verdict: NewEvent) -> str:
         """Append an arrival to its lane's stream. The caller counts it as acknowledged. Returns the id of the event."""

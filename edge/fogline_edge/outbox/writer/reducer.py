@@ -11,10 +11,10 @@ from fogline_edge.machine.boot import Moment
 from fogline_edge.outbox.memory.duplicate_filter import DuplicateFilter
 from fogline_edge.outbox.memory.recognition import NewEvent
 from fogline_edge.outbox.rows.group import Group
-from fogline_edge.outbox.rows.streams import Stream, Streams
+from fogline_edge.outbox.rows.streams import Streams
 from fogline_edge.outbox.writer.window_table import Append, WindowTable
 from fogline_edge.rules.event_rules import EventRules
-from fogline_edge.rules.reduction import ReduceDecision, Reduction
+from fogline_edge.rules.reduction import Reduction
 from fogline_edge.rules.windows import WindowRule
 
 
@@ -33,10 +33,15 @@ class Reducer:
         """Return True if some rule applies to an arrival."""
         return self._reduction is not None and self._reduction.applies(arrival)
 
-    def keeps_back(self, group: Group, arrival: Arrival, when: Moment, stream: Stream, verdict: NewEvent) -> bool:
-        """Return True if a rule keeps a new arrival back, which is then counted and remembered as if it were stored."""
-        if not self.applies(arrival) or (decision := self._decide(group, arrival)) is None:
+    def keeps_back(self, group: Group, arrival: Arrival, when: Moment, verdict: NewEvent) -> bool:
+        """Return True if a rule keeps a new arrival back, which is then counted and remembered as if it were stored.
+
+        `applies` must be true.
+        """
+        assert self._reduction is not None
+        if (decision := self._reduction.decide(arrival, group.age_ms)) is None:
             return False
+        stream = self._streams.of_lane(arrival.lane)
         outcome = decision.outcome
         if isinstance(decision.rule, WindowRule) and outcome is RuleOutcome.MERGED:
             outcome = self.windows.merge(group, decision.rule, arrival, decision.values, when)
@@ -57,10 +62,6 @@ class Reducer:
         for state in closed:
             self._streams.count_rule(self._streams.of_lane(Lane(state.lane)), state.rule, RuleOutcome.AGGREGATE)
         return len(closed)
-
-    def _decide(self, group: Group, arrival: Arrival) -> ReduceDecision | None:
-        assert self._reduction is not None
-        return self._reduction.decide(arrival, group.age_ms)
 
 
 def reducer_of(rules: EventRules | None, windows: WindowTable, streams: Streams, duplicates: DuplicateFilter) -> Reducer | None:

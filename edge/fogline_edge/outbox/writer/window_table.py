@@ -111,13 +111,16 @@ class WindowTable:
 
     def write(self) -> None:
         """Write the changed windows in the open transaction."""
+        changes = []
         for (source, start_ms), window in self._changed.items():
             state = _encode(window.state)
             if window.number is None:
                 row = (source, start_ms, window.due_ms, window.open, state)
                 ((window.number,),) = self._connection.execute(SQL["open_window"], row).fetchall()
             else:
-                self._connection.execute(SQL["change_window"], (window.due_ms, window.open, state, window.number))
+                changes.append((window.due_ms, window.open, state, window.number))
+        if changes:
+            self._connection.executemany(SQL["change_window"], changes)
         self._changed.clear()
         while len(self._cache) > CACHED:
             del self._cache[next(iter(self._cache))]
