@@ -2,6 +2,7 @@
 
 `adapters`: the protocols of devices
 `ble_settings`: settings of Bluetooth LE
+`broker_settings`: settings of topics, and of clients of other brokers
 `cli`: the command `fogline-edge`
 `downlink`: commands from the bridge to devices
 `event_spans`: spans of traced events

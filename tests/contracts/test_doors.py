@@ -32,9 +32,9 @@ from fogline_edge.adapters.mqtt.hono.topics import Topics
 from fogline_edge.adapters.mqtt.protocol.packets import Publish
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5
 from fogline_edge.adapters.mqtt.protocol.properties import Properties
+from fogline_edge.broker_settings import TopicSettings
 from fogline_edge.profiles.plain import Plain
 from fogline_edge.profiles.profile import BrokerMessage
-from fogline_edge.settings import TopicSettings
 
 NAMES = json.loads((Path(__file__).parents[1] / "edge" / "profiles" / "device-names.json").read_text())
 BODIES = [b'{"t":1}', b"[1]", b"21.5", b' {"t":1}', b"\x00\x01", b"{", "\ufeff{}".encode(), b'"x"', b"<a/>", b"null"]

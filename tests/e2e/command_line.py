@@ -17,12 +17,12 @@ class Ended:
     err: str
 
 
-async def fogline(line, *arguments: str) -> Ended:
+async def fogline(line, *arguments: str, group: str = "command") -> Ended:
     config = line.folder / "cloud.toml"
     config.write_text(f'tenant = "{line.tenant}"\n[operator]\nbridge = "127.0.0.1:{line.port}"\n')
     process = await asyncio.create_subprocess_exec(
         FOGLINE,
-        "command",
+        group,
         *arguments,
         "--config",
         config,
@@ -30,5 +30,5 @@ async def fogline(line, *arguments: str) -> Ended:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    out, err = await within(process.communicate(), f"fogline command {arguments} does not end", 90)
+    out, err = await within(process.communicate(), f"fogline {group} {arguments} does not end", 90)
     return Ended(process.returncode or 0, out.decode(), err.decode())

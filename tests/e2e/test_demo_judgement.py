@@ -37,7 +37,7 @@ from fogline_cloud.flows.parsers import installed, parser_name
 from fogline_edge.adapters.coap.paths import Paths
 from fogline_edge.adapters.coap.wire import media_type
 from fogline_edge.adapters.mqtt.hono.topics import Topics
-from fogline_edge.settings import TopicSettings
+from fogline_edge.broker_settings import TopicSettings
 
 
 def test_three_equal_sets_hold():

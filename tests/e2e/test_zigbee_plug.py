@@ -9,7 +9,7 @@ import pytest
 from e2e.command_line import fogline
 from fogline.amqp.backoff import Backoff
 from fogline_edge.adapters.mqtt_client.client import MqttClient
-from fogline_edge.settings import MqttClientSettings
+from fogline_edge.broker_settings import MqttClientSettings
 from fogline_lab.device.zigbee2mqtt_program import REFUSED, Zigbee2MqttProgram
 from fogline_lab.line.line import gateway, serving
 from fogline_lab.mosquitto_process import Mosquitto, installed_mosquitto
@@ -44,6 +44,9 @@ async def zigbee_site(line):
 @pytest.mark.skipif(installed_mosquitto() is None, reason="mosquitto is not installed")
 async def test_operator_switches_a_zigbee_plug_and_reads_its_state(line):
     async with zigbee_site(line) as (program, downlink):
+        shown = await fogline(line, "show", PLUG, "--json", group="device")
+        facts = json.loads(shown.out)
+        assert (facts["name"], facts["vendor"], facts["model"]) == ("hall/plug", "Xiaomi", "ZNCZ02LM")
         on = await fogline(line, "send", PLUG, "set", "--json", '{"state": "ON"}')
         assert (on.status, json.loads(on.out)) == (0, {"state": "ON", "power": 0})
         assert "SUCCEEDED 200" in on.err

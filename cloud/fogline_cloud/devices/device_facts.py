@@ -29,10 +29,22 @@ def all_facts_of(device: DeviceEntry) -> dict[str, Any]:
     record = device.record
     return {
         **facts_of(device),
+        **_about_facts(device),
         "changed": utc(record.changed_ms / 1000) if record is not None else None,
         "changed_by": record.changed_by if record is not None else "",
         **_desired_facts(device),
     }
+
+
+def _about_facts(device: DeviceEntry) -> dict[str, Any]:
+    """Return what a program at a gateway says of the device."""
+    said = msgspec.to_builtins(device.description) if device.description is not None else {}
+    facts = {name: value for name, value in said.items() if name != "firmware"}
+    about = next((each for _, each in device.abouts if each.online is not None), None)
+    if about is not None:
+        facts["online"] = about.online
+        facts["online_since" if about.online else "offline_since"] = utc(about.online_ms / 1000)
+    return facts
 
 
 def _desired_facts(device: DeviceEntry) -> dict[str, Any]:

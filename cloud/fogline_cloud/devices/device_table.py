@@ -12,10 +12,11 @@ import msgspec
 from msgspec.structs import replace
 
 from fogline.documents.json_document import read_document
+from fogline.events.device_report import DeviceDescription
 from fogline.process.log_throttle import LogThrottle
 from fogline_cloud.devices import record
 from fogline_cloud.devices.desired import DesiredOutcome, DesiredRecord, ReportedState, decode_outcome
-from fogline_cloud.devices.record import DeviceRecord, DeviceSighting, decode_device, decode_sighting, read_key
+from fogline_cloud.devices.record import DeviceAbout, DeviceRecord, DeviceSighting, decode_device, decode_sighting, read_key
 
 T = TypeVar("T")
 
@@ -33,7 +34,7 @@ _log.addFilter(LogThrottle())
 class DeviceEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A device. `record` is `None` if nobody has set it.
 
-    `sightings`, `outcomes` and `reports` are by gateway, the newest first.
+    `sightings`, `outcomes`, `reports` and `abouts` are by gateway, the newest first.
     """
 
     name: str
@@ -42,6 +43,7 @@ class DeviceEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     desired: DesiredRecord | None = None
     outcomes: tuple[tuple[str, DesiredOutcome], ...] = ()
     reports: tuple[tuple[str, ReportedState], ...] = ()
+    abouts: tuple[tuple[str, DeviceAbout], ...] = ()
 
     @property
     def type(self) -> str:
@@ -65,8 +67,19 @@ class DeviceEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def firmware(self) -> str:
-        """The firmware that the device named last."""
-        return next((sighting.firmware for _, sighting in self.sightings if sighting.firmware), "")
+        """The firmware that the device named last, or else its program."""
+        named = next((sighting.firmware for _, sighting in self.sightings if sighting.firmware), "")
+        return named or (self.description.firmware if self.description is not None else "")
+
+    @property
+    def description(self) -> DeviceDescription | None:
+        """What a program at a gateway said last of the device."""
+        return next((about.description for _, about in self.abouts if about.description is not None), None)
+
+    @property
+    def is_listed(self) -> bool:
+        """True if somebody has set the device, or a program at a gateway has introduced it."""
+        return self.record is not None or self.description is not None
 
     @property
     def reported(self) -> ReportedState | None:
@@ -133,6 +146,9 @@ class DeviceTable:
             case record.OUTCOME:
                 outcome = decode_outcome(value) if value else None
                 device = replace(device, outcomes=_newest(device.outcomes, found.gateway, outcome, _changed_ms))
+            case record.ABOUT:
+                about = read_document(value, DeviceAbout, "a report about a device") if value else None
+                device = replace(device, abouts=_newest(device.abouts, found.gateway, about, _changed_ms))
             case _:
                 state = read_document(value, ReportedState, "a reported state") if value else None
                 device = replace(device, reports=_newest(device.reports, found.gateway, state, _changed_ms))
@@ -153,15 +169,16 @@ class DeviceTable:
             self.left_out += 1
             return
         self._count(former, -1)
-        if not (device.record or device.sightings or device.desired or device.outcomes or device.reports):
+        kept = (device.record, device.sightings, device.desired, device.outcomes, device.reports, device.abouts)
+        if not any(kept):
             self._devices.pop(device.name, None)
         else:
             self._devices[device.name] = device
             self._count(device, 1)
 
     def _count(self, device: DeviceEntry | None, sign: int) -> None:
-        if device is not None and device.record is None and device.sightings:
-            gateway = device.sightings[0][0]
+        if device is not None and device.record is None and (device.sightings or device.abouts):
+            gateway = (device.sightings or device.abouts)[0][0]
             self._learnt[gateway] += sign
             if not self._learnt[gateway]:
                 del self._learnt[gateway]
@@ -180,5 +197,5 @@ def _seen_ms(sighting: DeviceSighting) -> int:
     return sighting.seen_ms
 
 
-def _changed_ms(value: DesiredOutcome | ReportedState) -> int:
+def _changed_ms(value: DesiredOutcome | ReportedState | DeviceAbout) -> int:
     return value.changed_ms

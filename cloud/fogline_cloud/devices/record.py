@@ -7,6 +7,7 @@
 | `seen/{device}/{gateway}` | the gateway's shard | events of the device | `DeviceSighting` |
 | `outcome/{device}/{gateway}` | the gateway's shard | the end of the command that carried a desired state | `DesiredOutcome` |
 | `reported/{device}/{gateway}` | the gateway's shard | answers and events of the device | `ReportedState` |
+| `about/{device}/{gateway}` | the gateway's shard | events of a program at the gateway about the device | `DeviceAbout` |
 
 The partition is the shard of the name that the record is about, so each key has one writer: the bridge that owns the shard. A
 device that speaks AMQP itself has no gateway; its `{gateway}` is empty, and the partition is the device's shard.
@@ -21,6 +22,7 @@ from msgspec import Meta, Raw
 from fogline.address import is_identifier
 from fogline.documents.json_document import read_document
 from fogline.errors import Poison
+from fogline.events.device_report import DeviceDescription
 
 MAX_TAGS = 32
 MAX_COMMANDS = 64
@@ -32,8 +34,9 @@ DESIRED = "desired"
 SEEN = "seen"
 OUTCOME = "outcome"
 REPORTED = "reported"
+ABOUT = "about"
 _OF_DEVICE = (DEVICE, DESIRED)
-_OF_GATEWAY = (SEEN, OUTCOME, REPORTED)
+_OF_GATEWAY = (SEEN, OUTCOME, REPORTED, ABOUT)
 _Ms = Annotated[int, Meta(ge=0, le=2**53)]
 _Tag = Annotated[str, Meta(max_length=64)]
 
@@ -67,6 +70,16 @@ class DeviceSighting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Property `firmware` of the device's events."""
     lanes: Annotated[dict[_Tag, _Ms], Meta(max_length=8)] | None = None
     """The same time by lane, for lanes for which `[[fleet.silent]]` has a limit of their own."""
+
+
+class DeviceAbout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What a program at a gateway, such as Zigbee2MQTT, says of one of its devices."""
+
+    changed_ms: _Ms
+    description: DeviceDescription | None = None
+    online: bool | None = None
+    online_ms: _Ms = 0
+    """The time from which `online` holds."""
 
 
 class DeviceKey(msgspec.Struct, frozen=True):

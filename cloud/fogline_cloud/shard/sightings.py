@@ -12,12 +12,15 @@ from collections.abc import Container, Iterable, Iterator
 from typing import Any
 from urllib.parse import parse_qsl
 
+import msgspec
+
 from fogline.commands.command import CommandState
 from fogline.events.codec import Batch, EventObject
+from fogline.events.device_report import AVAILABILITY, DESCRIPTION, read_availability, read_description
 from fogline.events.event import Lane, TimeQuality, parse_rfc3339
 from fogline_cloud.devices.desired import ReportedState, read_reported
 from fogline_cloud.devices.device_table import DeviceTable
-from fogline_cloud.devices.record import MAX_FIRMWARE, DeviceSighting
+from fogline_cloud.devices.record import MAX_FIRMWARE, DeviceAbout, DeviceSighting
 from fogline_cloud.settings import DeviceSettings, Learn
 
 MOST = 5_000
@@ -42,6 +45,7 @@ class Sightings:
         self._lanes = lanes
         self._every_ms = int(settings.seen_every_s * 1000)
         self._written: OrderedDict[tuple[str, str], DeviceSighting] = OrderedDict()
+        self._abouts: OrderedDict[tuple[str, str], DeviceAbout] = OrderedDict()
 
     def due(self, gateway: str, batch: Batch, tenant: str, now_ms: int) -> Iterator[tuple[str, DeviceSighting]]:
         """Yield a sighting for each device of a gateway's batch whose last one is too old. `now_ms`: the bridge's time."""
@@ -64,13 +68,36 @@ class Sightings:
             return None
         return self._note(device, "", [properties], (now_ms, now_ms))
 
+    def last_about(self, device: str, gateway: str) -> DeviceAbout | None:
+        """Return what was written last about a device: it may not be in the table yet."""
+        written = self._abouts.get((device, gateway))
+        known = self.table.get(device)
+        return written or next((each for name, each in known.abouts if name == gateway), None) if known is not None else written
+
+    def may_note(self, device: str, gateway: str, about: DeviceAbout) -> bool:
+        """Return True if something about this device may be written. A description introduces the device."""
+        if self._learn is Learn.NONE:
+            return False
+        known = self.table.get(device)
+        if known is not None and (known.is_listed or self._learn is Learn.ALL):
+            return True
+        return (about.description is not None or self._learn is Learn.ALL) and self.table.room_for(gateway)
+
+    def note_about(self, device: str, gateway: str, about: DeviceAbout) -> None:
+        """Remember what was written about a device."""
+        self._abouts[device, gateway] = about
+        self._abouts.move_to_end((device, gateway))
+        if len(self._abouts) > MOST:
+            self._abouts.popitem(last=False)
+
     def forget(self, device: str, gateway: str) -> None:
         """Forget what was written about a device."""
         self._written.pop((device, gateway), None)
+        self._abouts.pop((device, gateway), None)
 
     def _is_due(self, device: str, gateway: str, seen_ms: int, now_ms: int, lane: str = "") -> bool:
         known = self.table.get(device)
-        if known is None or known.record is None:
+        if known is None or not known.is_listed:
             if self._learn is Learn.REGISTERED:
                 return False
             if known is None and not self.table.room_for(gateway):
@@ -111,6 +138,8 @@ def _seen_last(sighting: DeviceSighting) -> int:
 
 
 def _is_of_device(event: EventObject) -> bool:
+    if event.type in (DESCRIPTION, AVAILABILITY):  # it is of the program that speaks for the device
+        return False
     return event.lane is not Lane.REPLY or event.commandstate in _BY_DEVICE
 
 
@@ -137,6 +166,40 @@ def reported_states(table: DeviceTable, batch: Batch, tenant: str, now_ms: int) 
         known = table.get(device)
         if known is None or known.reported is None or known.reported.reported != state:
             yield device, ReportedState(reported=state, changed_ms=now_ms)
+
+
+def abouts(sightings: Sightings, gateway: str, batch: Batch, tenant: str, now_ms: int) -> Iterator[tuple[str, DeviceAbout]]:
+    """Yield what a program at a gateway says of its devices in a batch, if it is news.
+
+    A description adds its device to the registry, unless nothing is learnt.
+    """
+    found: dict[str, DeviceAbout] = {}
+    for event, data in zip(batch.objects, batch.data, strict=True):
+        if event.type not in (DESCRIPTION, AVAILABILITY):
+            continue
+        own, device = batch.devices[event.source]
+        if own != tenant or device == gateway:
+            continue
+        former = found.get(device) or sightings.last_about(device, gateway)
+        about = _about(event, data, former, now_ms)
+        if about is not None and about != former and sightings.may_note(device, gateway, about):
+            found[device] = about
+    for device, about in found.items():
+        sightings.note_about(device, gateway, about)
+        yield device, about
+
+
+def _about(event: EventObject, data: bytes, former: DeviceAbout | None, now_ms: int) -> DeviceAbout | None:
+    known = former or DeviceAbout(changed_ms=now_ms)
+    if event.type == DESCRIPTION:
+        description = read_description(data)
+        if description is None or description == known.description:
+            return former
+        return msgspec.structs.replace(known, changed_ms=now_ms, description=description)
+    online = read_availability(data)
+    if online is None or online is known.online:
+        return former
+    return msgspec.structs.replace(known, changed_ms=now_ms, online=online, online_ms=_received_ms(event, now_ms))
 
 
 def _firmware_of(properties: str | None) -> str:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from fogline.address import device_identifier, shown
 from fogline.errors import Misconfigured, Poison
 from fogline.events.event import Lane
+from fogline_edge.broker_settings import TopicSettings
 from fogline_edge.profiles.patterns import DEVICE, compile_pattern
 from fogline_edge.profiles.profile import BrokerMessage, Filter, Ignored, IgnoreReason, Reading
-from fogline_edge.settings import TopicSettings
 
 
 class Plain:

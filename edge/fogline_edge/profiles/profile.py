@@ -12,9 +12,6 @@ from fogline.events.event import Arrival, Lane
 from fogline.events.identity import DeviceTime
 
 ADAPTER = "mqtt-client"
-AVAILABILITY = "availability"
-"""The `type` of an event that reports whether a device is online."""
-
 MAX_TOPIC = 1024
 
 
@@ -84,10 +81,22 @@ class Ignored(msgspec.Struct, frozen=True):
     why: IgnoreReason
 
 
+class Described(msgspec.Struct, frozen=True):
+    """A device that its program describes anew. `digest`: of the description, to be kept once `arrival` is stored."""
+
+    arrival: Arrival
+    digest: bytes
+
+
 class Learned(msgspec.Struct, frozen=True):
-    """Changed device names, to be kept across restarts: identifier by name, or None for a name that is gone."""
+    """Changed device names, to be kept across restarts: identifier by name, or None for a name that is gone.
+
+    `described`: devices whose description has changed. `gone`: devices that had one.
+    """
 
     changed: dict[str, str | None]
+    described: tuple[Described, ...] = ()
+    gone: frozenset[str] = frozenset()
 
 
 Reading = Arrival | Ignored | Learned

@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 
 from fogline.address import device_identifier, shown
 from fogline.errors import Misconfigured, Poison
+from fogline.events.device_report import AVAILABILITY
 from fogline.events.event import Lane
 from fogline_edge.profiles.patterns import DEVICE, compile_pattern
-from fogline_edge.profiles.profile import AVAILABILITY, BrokerMessage, Filter, Ignored, IgnoreReason, Reading
+from fogline_edge.profiles.profile import BrokerMessage, Filter, Ignored, IgnoreReason, Reading
 
 PREFIX = DEVICE
 ONLINE = "online"

@@ -25,8 +25,9 @@ from typing import NamedTuple
 
 from fogline.address import device_identifier, shown
 from fogline.errors import Misconfigured, Poison
+from fogline.events.device_report import AVAILABILITY
 from fogline.events.event import Lane
-from fogline_edge.profiles.profile import AVAILABILITY, BrokerMessage, Filter, Ignored, IgnoreReason, Reading
+from fogline_edge.profiles.profile import BrokerMessage, Filter, Ignored, IgnoreReason, Reading
 
 FULL_TOPIC = "%prefix%/%topic%/"
 

@@ -8,7 +8,7 @@
 | `{name}/set...`, `{name}/get...` | ignored: commands of other clients |
 | `bridge/state` | an event `availability` of the bridge itself, lane alarm |
 | `bridge/event` | an event `event` of the bridge itself, lane alarm |
-| `bridge/devices` | the names of the devices |
+| `bridge/devices` | the names of the devices; an event `device` for each whose description has changed |
 | `bridge/logging` | ignored |
 | `bridge/...`, all others | ignored |
 
@@ -20,17 +20,20 @@ Retained telemetry is a repeat or of unknown age, and ignored. A retained availa
 `last_seen`, the time of the device's last message to the bridge, is the event's own time and its evidence.
 """
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from fogline.address import device_identifier, shown
+from fogline.address import device_identifier, is_identifier, shown
 from fogline.documents.document_error import explained
+from fogline.documents.media_type import JSON
 from fogline.errors import Poison
-from fogline.events.event import Lane, parse_rfc3339
-from fogline_edge.profiles.names import Names
-from fogline_edge.profiles.profile import AVAILABILITY, BrokerMessage, Filter, Ignored, IgnoreReason, Learned, Reading
+from fogline.events.device_report import AVAILABILITY, DESCRIPTION, MAX_TEXT, DeviceDescription, encode_description
+from fogline.events.event import Arrival, Lane, parse_rfc3339
+from fogline_edge.profiles.names import MAX_NAMES, Names
+from fogline_edge.profiles.profile import ADAPTER, BrokerMessage, Described, Filter, Ignored, IgnoreReason, Learned, Reading
 
 _DEVICES = "bridge/devices"
 _BRIDGE = "bridge/"
@@ -45,24 +48,46 @@ class ZigbeeDevice(msgspec.Struct, frozen=True):
 
     ieee_address: str
     friendly_name: str
-    type: str | None = None
+    type: Any = None
+    power_source: Any = None
+    software_build_id: Any = None
+    model_id: Any = None
+    description: Any = None  # by its owner
+    definition: Any = None
 
     @property
     def is_coordinator(self) -> bool:
         """True for the adapter itself."""
-        return self.type == "Coordinator"
+        return bool(self.type == "Coordinator")
+
+    @property
+    def about(self) -> DeviceDescription:
+        """The description of the device, for the registry."""
+        known = self.definition if isinstance(self.definition, dict) else {}
+        return DeviceDescription(
+            name=self.friendly_name[:MAX_TEXT],
+            vendor=_text(known.get("vendor")),
+            model=_text(known.get("model")) or _text(self.model_id),
+            description=_text(self.description) or _text(known.get("description")),
+            power_source=_text(self.power_source),
+            firmware=_text(self.software_build_id),
+        )
 
 
 _devices = msgspec.json.Decoder(list[ZigbeeDevice])
 
 
 class Zigbee2Mqtt:
-    """Reads the messages of one Zigbee2MQTT. `names`: IEEE addresses by friendly name, from before a restart."""
+    """Reads the messages of one Zigbee2MQTT.
 
-    def __init__(self, base_topic: str, names: Mapping[str, str]) -> None:
+    From before a restart: `names`, IEEE addresses by friendly name, and `digests` of the descriptions of devices.
+    """
+
+    def __init__(self, base_topic: str, names: Mapping[str, str], digests: Mapping[str, bytes] | None = None) -> None:
         self._prefix = f"{base_topic}/"
         self._bridge = device_identifier(base_topic, "base_topic")
         self._names = Names(names)
+        self._digests = dict(digests or {})
 
     @property
     def filters(self) -> tuple[Filter, ...]:
@@ -81,14 +106,41 @@ class Zigbee2Mqtt:
 
     def _of_bridge(self, path: str, message: BrokerMessage) -> Reading:
         if path == _DEVICES:
-            devices = decode_devices(message.payload)
-            return Learned(self._names.learn({each.friendly_name: each.ieee_address for each in devices}))
+            return self._learn(decode_devices(message.payload))
         kind = _BRIDGE_EVENTS.get(path)
         if kind is None:
             return Ignored(IgnoreReason.LOGGING if path == "bridge/logging" else IgnoreReason.BRIDGE)
         if message.retained and kind != AVAILABILITY:
             return Ignored(IgnoreReason.RETAINED)
         return message.arrival(self._bridge, Lane.ALARM, kind)
+
+    def _learn(self, devices: Sequence[ZigbeeDevice]) -> Learned:
+        """Return the names that have changed, and the devices whose descriptions have."""
+        changed = self._names.learn({each.friendly_name: each.ieee_address for each in devices})
+        listed = [each for each in devices if not each.is_coordinator and is_identifier(each.ieee_address)][:MAX_NAMES]
+        described = tuple(found for each in listed if (found := self._describe(each)) is not None)
+        gone = frozenset(self._digests.keys() - {each.ieee_address for each in listed})
+        for device in gone:
+            del self._digests[device]
+        return Learned(changed, described, gone)
+
+    def _describe(self, device: ZigbeeDevice) -> Described | None:
+        """Return the event that describes a device, if the last one does not say the same."""
+        data = encode_description(device.about)
+        digest = hashlib.blake2b(data, digest_size=16).digest()
+        if self._digests.get(device.ieee_address) == digest:
+            return None
+        self._digests[device.ieee_address] = digest
+        arrival = Arrival(
+            device=device.ieee_address,
+            channel=self._prefix + _DEVICES,
+            lane=Lane.TELEMETRY,
+            type=DESCRIPTION,
+            content_type=JSON,
+            data=data,
+            adapter=ADAPTER,
+        )
+        return Described(arrival, digest)
 
     def _of_device(self, path: str, message: BrokerMessage) -> Reading:
         if path not in self._names:
@@ -109,6 +161,10 @@ class Zigbee2Mqtt:
         while name and name not in self._names:
             name = name.rpartition("/")[0]
         return name or path
+
+
+def _text(value: Any) -> str:
+    return value[:MAX_TEXT] if isinstance(value, str) else ""
 
 
 def decode_devices(payload: bytes) -> list[ZigbeeDevice]:

@@ -2,6 +2,7 @@
 
 `bridge_notice`: notices of a bridge among the events of a shard
 `codec`: batches and CloudEvents to bytes and back
+`device_report`: what a program at a gateway says of its devices
 `event`: the event and the arrival
 `gap`: gap records
 `identity`: semantic identities of events

@@ -14,7 +14,7 @@ from fogline_edge.adapters.mqtt.hono.topics import Topics
 from fogline_edge.adapters.mqtt.protocol.packets import Publish
 from fogline_edge.adapters.mqtt.protocol.primitives import Reason
 from fogline_edge.adapters.mqtt.protocol.properties import Properties
-from fogline_edge.settings import TopicSettings
+from fogline_edge.broker_settings import TopicSettings
 
 PATTERNS = [
     TopicSettings(topic="raw/{device}"),

@@ -14,7 +14,8 @@ from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, Reason
 from fogline_edge.adapters.mqtt.protocol.properties import Properties
 from fogline_edge.adapters.mqtt.server import listener as listener_module
 from fogline_edge.adapters.mqtt.server.listener import MqttListener
-from fogline_edge.settings import MqttSettings, TopicSettings
+from fogline_edge.broker_settings import TopicSettings
+from fogline_edge.settings import MqttSettings
 from fogline_lab.credentials.mosquitto_passwords import password_file
 from fogline_lab.mqtt_packets import encode, puback
 from fogline_lab.port import MemoryPort

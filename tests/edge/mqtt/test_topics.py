@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fogline.errors import Misconfigured, Poison
 from fogline.events.event import Lane
 from fogline_edge.adapters.mqtt.hono.topics import MAX_TOPIC, Topics, TopicTarget
-from fogline_edge.settings import TopicSettings
+from fogline_edge.broker_settings import TopicSettings
 
 
 def topics(*patterns, **more):

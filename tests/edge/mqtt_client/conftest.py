@@ -11,7 +11,7 @@ import pytest
 from fogline.amqp.backoff import Backoff
 from fogline_edge.adapters.mqtt_client.client import MqttClient
 from fogline_edge.adapters.port import CommandPort, Port
-from fogline_edge.settings import MqttClientSettings, TopicSettings
+from fogline_edge.broker_settings import MqttClientSettings, TopicSettings
 from fogline_lab.commands import MemoryCommands
 from fogline_lab.mosquitto_process import LIMIT_S, Mosquitto, installed_mosquitto
 from fogline_lab.port import MemoryPort

@@ -4,7 +4,8 @@ import pytest
 
 from fogline.errors import Misconfigured
 from fogline_edge.adapters.mqtt_client.access import check_client, load_access
-from fogline_edge.settings import MqttClientSettings, TopicSettings, load
+from fogline_edge.broker_settings import MqttClientSettings, TopicSettings
+from fogline_edge.settings import load
 
 
 def settings(**given):

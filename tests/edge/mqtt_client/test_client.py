@@ -10,11 +10,12 @@ import pytest
 from fogline.dead_letter import decode_dead_letter
 from fogline.events.codec import decode_event
 from fogline.events.event import Lane, Receipt
+from fogline_edge.broker_settings import TopicSettings
 from fogline_edge.outbox.file.schema import open_database
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.rows.stored_body import unpack_body
 from fogline_edge.profiles.profile import IgnoreReason
-from fogline_edge.settings import EdgeSettings, TopicSettings
+from fogline_edge.settings import EdgeSettings
 from fogline_lab.port import MemoryPort
 from fogline_lab.tcp_line import TcpLine
 
@@ -376,12 +377,16 @@ async def test_the_names_of_devices_outlive_a_restart(broker, connecting, eventu
     async with connecting(port, broker, profile="zigbee2mqtt") as client:
         await eventually(lambda: client.counters.learned >= 1, "the names came")
         await broker.publish("zigbee2mqtt/kitchen/lamp 1", '{"state":"ON"}')
-        await port.until_stored(1)
+        await port.until_stored(2)
         await eventually(lambda: client.counters.acknowledged == client.counters.received, "all are acknowledged")
     await broker.publish("zigbee2mqtt/kitchen/lamp 1", '{"state":"OFF"}')
     async with connecting(port, broker, profile="zigbee2mqtt"):
-        await port.until_stored(2)
-    assert [each.device for each in port.arrivals] == ["0x00158d0001dc126a"] * 2
+        await port.until_stored(3)
+    assert [(each.device, each.type) for each in port.arrivals] == [
+        ("0x00158d0001dc126a", "device"),
+        ("0x00158d0001dc126a", "telemetry"),
+        ("0x00158d0001dc126a", "telemetry"),
+    ]
 
 
 async def test_a_tasmota_last_will_is_taken_although_it_is_retained(broker, connecting):

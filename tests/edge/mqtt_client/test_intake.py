@@ -4,9 +4,9 @@ from fogline.dead_letter import decode_dead_letter
 from fogline.events.event import Arrival
 from fogline.events.identity import Retransmission
 from fogline_edge.adapters.mqtt_client.intake import BrokerIntake
+from fogline_edge.broker_settings import TopicSettings
 from fogline_edge.profiles.plain import Plain
 from fogline_edge.profiles.profile import BrokerMessage, Ignored
-from fogline_edge.settings import TopicSettings
 
 RESEND = Retransmission(b"slot", again=True)
 

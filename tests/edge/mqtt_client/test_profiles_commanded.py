@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from fogline.commands.command import Reply
-from fogline_edge.settings import BrokerCommandSettings, TopicSettings
+from fogline_edge.broker_settings import BrokerCommandSettings, TopicSettings
 from fogline_lab.clock import pass_time
 from fogline_lab.commands import MemoryCommands, make_command
 from fogline_lab.device.broker_program import BrokerProgram

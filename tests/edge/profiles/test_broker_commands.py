@@ -7,10 +7,10 @@ from fogline.commands.command import Reply
 from fogline.errors import Poison
 from fogline.events.event import Lane
 from fogline_edge.adapters.mqtt_client.access import check_client
-from fogline_edge.adapters.mqtt_client.profiles import build_profiles
+from fogline_edge.adapters.mqtt_client.profiles import KeptOfClient, build_profiles
+from fogline_edge.broker_settings import BrokerCommandSettings, MqttClientSettings, TopicSettings
 from fogline_edge.profiles.broker_commands.exchange import InDoubt, Publication
 from fogline_edge.profiles.profile import BrokerMessage, Filter, Ignored, IgnoreReason
-from fogline_edge.settings import BrokerCommandSettings, MqttClientSettings, TopicSettings
 from fogline_lab.commands import make_command
 
 CLIENT = "fogline-acme-gw-1-site"
@@ -20,7 +20,7 @@ PLUG = "0x00158d00018255df"
 def profiles(profile, **given):
     settings = MqttClientSettings(name="site", profile=profile, send_commands=True, **given)
     check_client(settings)
-    return build_profiles(settings, CLIENT, {}, {})
+    return build_profiles(settings, CLIENT, KeptOfClient())
 
 
 def plain(**command):

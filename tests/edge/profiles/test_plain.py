@@ -4,9 +4,9 @@ import pytest
 
 from fogline.errors import Misconfigured, Poison
 from fogline.events.event import Lane
+from fogline_edge.broker_settings import TopicSettings
 from fogline_edge.profiles.plain import Plain
 from fogline_edge.profiles.profile import BrokerMessage, Filter, Ignored, IgnoreReason
-from fogline_edge.settings import TopicSettings
 
 
 def read(topic, *patterns, retained=False, **rule):

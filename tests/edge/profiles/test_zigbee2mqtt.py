@@ -7,7 +7,7 @@ import pytest
 from fogline.errors import Poison
 from fogline.events.event import Arrival, Lane
 from fogline.events.identity import DeviceTime
-from fogline_edge.profiles.profile import BrokerMessage, Filter, Ignored, IgnoreReason, Learned
+from fogline_edge.profiles.profile import BrokerMessage, Filter, Ignored, IgnoreReason
 from fogline_edge.profiles.zigbee2mqtt import Zigbee2Mqtt
 
 LAMP = "0x00158d0001dc126a"
@@ -62,8 +62,40 @@ def test_unknown_name_is_escaped(name, device):
 def test_known_name_resolves_to_its_address():
     profile = Zigbee2Mqtt("zigbee2mqtt", {})
     learned = profile.read(BrokerMessage("zigbee2mqtt/bridge/devices", DEVICES, retained=True))
-    assert learned == Learned({"Coordinator": "0x00124b00120144ae", "living room/lamp": LAMP})
+    assert learned.changed == {"Coordinator": "0x00124b00120144ae", "living room/lamp": LAMP}
     assert profile.read(BrokerMessage("zigbee2mqtt/living room/lamp", b'{"state":"ON"}')).device == LAMP
+
+
+def test_device_is_described_once_and_again_when_its_description_changes():
+    profile = Zigbee2Mqtt("zigbee2mqtt", {})
+    (described,) = profile.read(BrokerMessage("zigbee2mqtt/bridge/devices", DEVICES, retained=True)).described
+    arrival = described.arrival
+    assert (arrival.device, arrival.type, arrival.channel, arrival.lane) == (
+        LAMP,
+        "device",
+        "zigbee2mqtt/bridge/devices",
+        Lane.TELEMETRY,
+    )
+    assert json.loads(arrival.data) == {
+        "name": "living room/lamp",
+        "vendor": "IKEA",
+        "model": "LED1545G12",
+        "description": "beside the window",
+        "power_source": "Mains (single phase)",
+    }
+    again = Zigbee2Mqtt("zigbee2mqtt", {}, {LAMP: described.digest})
+    assert again.read(BrokerMessage("zigbee2mqtt/bridge/devices", DEVICES)).described == ()
+    moved = DEVICES.replace(b"beside the window", b"beside the door")
+    assert len(again.read(BrokerMessage("zigbee2mqtt/bridge/devices", moved)).described) == 1
+    assert again.read(BrokerMessage("zigbee2mqtt/bridge/devices", b"[]")).gone == {LAMP}
+
+
+@pytest.mark.parametrize("odd", [b"null", b"1", b"[]", b'{"model":null,"vendor":7}'])
+def test_odd_entry_of_the_list_costs_no_names(odd):
+    body = b'[{"ieee_address":"0x01","friendly_name":"plug","definition":' + odd + b',"power_source":' + odd + b"}]"
+    learned = read("zigbee2mqtt/bridge/devices", body)
+    assert learned.changed == {"plug": "0x01"}
+    assert json.loads(learned.described[0].arrival.data) == {"name": "plug"}
 
 
 def test_names_of_before_a_restart_are_known():

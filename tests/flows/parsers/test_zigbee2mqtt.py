@@ -18,6 +18,11 @@ MakeEvent = Callable[..., Event]
 SEEN_NS = 1_547_300_495_890_000_000
 
 
+def test_description_of_a_device_gives_no_readings(make_event):
+    event = make_event(subject="zigbee2mqtt/bridge/devices", type="device", data=b'{"name":"plug","model":"ZNCZ02LM"}')
+    assert list(parse(event)) == []
+
+
 @pytest.mark.parametrize(
     ("body", "returned"),
     [

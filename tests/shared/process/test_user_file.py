@@ -25,8 +25,8 @@ from fogline_cloud.settings import CommandPolicySettings, OperatorSettings
 from fogline_cloud.settings import load as load_cloud
 from fogline_edge.adapters.mqtt_client.access import load_access
 from fogline_edge.adapters.users import load_users
+from fogline_edge.broker_settings import MqttClientSettings
 from fogline_edge.profiles.ble_files import load_profile
-from fogline_edge.settings import MqttClientSettings
 from fogline_edge.settings import load as load_edge
 from fogline_lab.credentials.mosquitto_passwords import mosquitto_line
 from rules.source import PRODUCT, files

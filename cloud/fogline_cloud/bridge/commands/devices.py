@@ -136,7 +136,7 @@ class Devices:
             each(device)
 
     def _on_forgotten(self, device: DeviceEntry) -> None:
-        names = {*device.gateways, *(name for name, _ in (*device.outcomes, *device.reports))}
+        names = {*device.gateways, *(name for name, _ in (*device.outcomes, *device.reports, *device.abouts))}
         for gateway in sorted(names):
             if (shard := self._shards.ready(self._shards.number_of(gateway or device.name))) is not None:
                 shard.submit(DeviceRemoval(device.name, gateway))

@@ -4,6 +4,7 @@
 |---|---|
 | a JSON object (`zigbee2mqtt/{name}`) | one for each value, named by its path (`temperature`, `color.x`) |
 | one value (`zigbee2mqtt/{name}/{attribute}`, with `output: attribute`) | one, named by the last level of the topic |
+| a description of a device (type `device`) | none: it is in the registry |
 | `online`, `offline`, or `{"state": ...}` of these (topic `.../availability`) | `available`, 1 or 0 |
 
 `last_seen` (RFC 3339, or milliseconds since 1970) is the time of the readings. `ON`, `OFF`, `true` and `false` are 1 and 0. A
@@ -18,6 +19,7 @@ import re
 from collections.abc import Iterator
 
 from fogline.errors import Poison
+from fogline.events.device_report import AVAILABILITY, DESCRIPTION
 from fogline.events.event import Event, parse_rfc3339
 from fogline_cloud.flows.parsers import Leftover, Reading
 from fogline_cloud.flows.parsers.json_leaves import leaves, quantity_name, reading_of
@@ -59,7 +61,9 @@ _AVAILABLE = {"online": 1.0, "offline": 0.0}
 def parse(event: Event) -> Iterator[Reading | Leftover]:
     """Parse one event. Raises `Poison` (`malformed`, `too-deep`, those of `strict_json`)."""
     topic, _, last = event.subject.rpartition("/")
-    if event.type == "availability" or last == "availability":
+    if event.type == DESCRIPTION:
+        return iter(())
+    if event.type == AVAILABILITY or last == "availability":
         return iter([_availability(event.data)])
     if event.data.lstrip()[:1] != b"{":
         return iter([_attribute(last or topic, event.data)])

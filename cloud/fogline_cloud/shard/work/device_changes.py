@@ -24,10 +24,12 @@ from fogline_cloud.devices.desired import DesiredOutcome, DesiredRecord, Reporte
 from fogline_cloud.devices.device_table import MAX_DEVICES
 from fogline_cloud.devices.edits import FORGET, WANT, DeviceEdit, apply_edit, apply_want, is_copy, same_want
 from fogline_cloud.devices.record import (
+    ABOUT,
     DESIRED,
     OUTCOME,
     REPORTED,
     SEEN,
+    DeviceAbout,
     DeviceKey,
     device_key,
     encode_device,
@@ -174,7 +176,7 @@ class DeviceRemoval:
 
     def perform(self, owned: OwnedShard) -> Callable[[], None]:
         """Delete the records."""
-        for kind in (SEEN, OUTCOME, REPORTED):
+        for kind in (SEEN, OUTCOME, REPORTED, ABOUT):
             owned.writer.write_device(DeviceKey(kind, self.device, self.gateway), None)
         owned.sightings.forget(self.device, self.gateway)
         return lambda: None
@@ -186,6 +188,11 @@ class DeviceRemoval:
 def write_reported(owned: OwnedShard, device: str, gateway: str, state: ReportedState) -> None:
     """Write the state that a device reports."""
     owned.writer.write_device(DeviceKey(REPORTED, device, gateway), msgspec.json.encode(state))
+
+
+def write_about(owned: OwnedShard, device: str, gateway: str, about: DeviceAbout) -> None:
+    """Write what a program at a gateway says of a device."""
+    owned.writer.write_device(DeviceKey(ABOUT, device, gateway), msgspec.json.encode(about))
 
 
 def _write_desired(owned: OwnedShard, device: str, desired: DesiredRecord | None) -> None:

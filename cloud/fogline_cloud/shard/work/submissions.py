@@ -18,8 +18,8 @@ from fogline_cloud.shard.admission import Covered, Duplicate, Foreign, Hole, Pro
 from fogline_cloud.shard.foreign_devices import refuse_foreign
 from fogline_cloud.shard.owned_shard import Linger, OwnedShard
 from fogline_cloud.shard.shard_writer import isolated
-from fogline_cloud.shard.sightings import reported_states
-from fogline_cloud.shard.work.device_changes import write_reported
+from fogline_cloud.shard.sightings import abouts, reported_states
+from fogline_cloud.shard.work.device_changes import write_about, write_reported
 from fogline_cloud.shard.work.land_trace import LandTrace
 
 _LINGER = {Lane.REPLY: Linger.NONE, Lane.ALARM: Linger.SHORT}
@@ -97,6 +97,8 @@ class GatewayBatch:
             owned.writer.write_device(seen_key(device, span.gateway), encode_sighting(sighting))
         for device, state in reported_states(owned.sightings.table, batch, owned.writer.tenant, now_ms):
             write_reported(owned, device, span.gateway, state)
+        for device, about in abouts(owned.sightings, span.gateway, batch, owned.writer.tenant, now_ms):
+            write_about(owned, device, span.gateway, about)
         for record in replies.records:
             owned.registry.put(record)
             owned.writer.write_command(record)

@@ -12,6 +12,7 @@ from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion
 
 LIMIT_S = 60.0
+_NEVER_SHOWN = {"transition", "scene_recall"}
 TIMEOUT = "ZCL command 0x1/1 genOnOff.on({}) failed (Timeout - 49734 - 1 - 236 - 6 - 11 after 10000ms)"
 REFUSED = "ZCL command 0x1/25 hvacThermostat.write({}) failed (Status 'UNSUPPORTED_ATTRIBUTE')"
 NO_ROUTE = "Data request failed with error: 'NWK_NO_ROUTE' (0xcd)"
@@ -106,7 +107,7 @@ class Zigbee2MqttProgram:
         state = self.states.setdefault(name, {})
         if does == "answers":
             if kind == "set":
-                state.update({key: value for key, value in arguments.items() if key != "transition"})
+                state.update({key: value for key, value in arguments.items() if key not in _NEVER_SHOWN})
             self._client.publish(f"{self._base}/{name}", json.dumps(state))
         elif does != "silent":
             text = f"z2m: Publish '{kind}' '{next(iter(arguments))}' to '{name}' failed: 'Error: {does}'"

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from fogline.errors import Misconfigured
 from fogline.process.files.settings_file import is_loopback, split_endpoint
 from fogline.process.files.user_file import read_password
-from fogline_edge.adapters.mqtt_client.profiles import build_profiles
-from fogline_edge.settings import MqttClientSettings
+from fogline_edge.adapters.mqtt_client.profiles import KeptOfClient, build_profiles
+from fogline_edge.broker_settings import MqttClientSettings
 
 _FORBIDDEN = set("+#\0")
 
@@ -54,7 +54,7 @@ def check_client(settings: MqttClientSettings) -> None:
     base = settings.base_topic
     if not base.strip("/") or base != base.strip("/") or set(base) & _FORBIDDEN or base.startswith("$"):
         raise Misconfigured(f"{where}: base_topic = {base!r}: expected words with / between them, for example 'zigbee2mqtt'")
-    build_profiles(settings, "", {}, {})
+    build_profiles(settings, "", KeptOfClient())
 
 
 def load_access(settings: MqttClientSettings) -> Access:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Sequence
+from functools import partial
 
 from paho.mqtt.client import MQTTMessage
 
@@ -15,12 +16,12 @@ from fogline_edge.adapters.mqtt_client.commands import BrokerCommandCounters, Br
 from fogline_edge.adapters.mqtt_client.connection import BrokerConnection
 from fogline_edge.adapters.mqtt_client.inflow import Inflow, MqttClientCounters
 from fogline_edge.adapters.mqtt_client.intake import BrokerIntake
-from fogline_edge.adapters.mqtt_client.profiles import client_id_of, keys_of, make_profiles
+from fogline_edge.adapters.mqtt_client.profiles import NOTES, client_id_of, keys_of, make_profiles
 from fogline_edge.adapters.mqtt_client.session import BrokerSession
 from fogline_edge.adapters.mqtt_client.socket_stream import dial
 from fogline_edge.adapters.port import CommandPort, Port
+from fogline_edge.broker_settings import MqttClientSettings
 from fogline_edge.profiles.profile import ADAPTER, Filter
-from fogline_edge.settings import MqttClientSettings
 
 _log = logging.getLogger(__name__)
 
@@ -50,12 +51,12 @@ class MqttClient:
         self._session_key = f"{ADAPTER}/{settings.name}/session"
         profile, sends = make_profiles(settings, port)
         intake = BrokerIntake(profile, port.gateway, sender=self.client_id, max_payload_bytes=settings.max_payload_bytes)
-        self._inflow = Inflow(port, intake, self.counters, keys_of(settings, "name"))
+        self._inflow = Inflow(port, intake, self.counters, partial(keys_of, settings))
         self._filters: tuple[Filter, ...] = profile.filters
         self._commands: BrokerCommands | None = None
         if commands is not None and sends is not None:
             self._filters = (*self._filters, *sends.filters)
-            keys, limit_s = keys_of(settings, "device"), settings.command_timeout_s
+            keys, limit_s = keys_of(settings, NOTES), settings.command_timeout_s
             self._commands = BrokerCommands(port, commands, sends, keys=keys, timeout_s=limit_s)
         self._task: asyncio.Task[None] | None = None
 

@@ -16,8 +16,8 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from fogline_edge.adapters.mqtt_client.access import Access
 from fogline_edge.adapters.mqtt_client.session import Acks
 from fogline_edge.adapters.mqtt_client.socket_stream import MAX_PACKET_BYTES, BufferedSocket
+from fogline_edge.broker_settings import MqttClientSettings
 from fogline_edge.profiles.profile import Filter
-from fogline_edge.settings import MqttClientSettings
 
 _PACKETS_A_TURN = 64
 _MAX_EXPIRY_S = 2**32 - 1

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -11,6 +12,7 @@ from fogline.errors import SlowDown
 from fogline.events.event import Arrival, Receipt
 from fogline_edge.adapters.mqtt_client.connection import BrokerConnection
 from fogline_edge.adapters.mqtt_client.intake import BrokerIntake
+from fogline_edge.adapters.mqtt_client.profiles import DIGESTS, NAMES
 from fogline_edge.adapters.mqtt_client.session import BrokerAck, BrokerSession
 from fogline_edge.adapters.port import Port
 from fogline_edge.profiles.profile import BrokerMessage, Ignored, IgnoreReason, Learned
@@ -38,19 +40,24 @@ class MqttClientCounters:
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """The connection that a message came from, and its acknowledgement there (`None` at QoS 0)."""
+    """The connection that a message came from, and its acknowledgement there (`None` at QoS 0).
+
+    `stored`: called once the arrival is stored.
+    """
 
     connection: BrokerConnection
     ack: BrokerAck | None
+    stored: Callable[[], None] = lambda: None
 
 
 class Inflow:
     """Puts the messages of `session` into the port. `connection` is set while there is one. `parked`: not put yet.
 
-    `room` is set while the port accepts arrivals. Otherwise the connection is paused, and a new one should not be made.
+    `keys`: the prefix of the keys of each kind in the port. `room` is set while the port accepts arrivals. Otherwise the
+    connection is paused, and a new one should not be made.
     """
 
-    def __init__(self, port: Port, intake: BrokerIntake, counters: MqttClientCounters, names_key: str) -> None:
+    def __init__(self, port: Port, intake: BrokerIntake, counters: MqttClientCounters, keys: Callable[[str], str]) -> None:
         self.connection: BrokerConnection | None = None
         self.session: BrokerSession | None = None
         self.room = asyncio.Event()
@@ -58,7 +65,7 @@ class Inflow:
         self._port = port
         self._intake = intake
         self._counters = counters
-        self._names_key = names_key
+        self._keys = keys
         self.parked: deque[tuple[Arrival, _Origin]] = deque()
 
     def received(self, connection: BrokerConnection, message: MQTTMessage) -> BrokerMessage:
@@ -76,6 +83,7 @@ class Inflow:
                 self._settle(origin)
             case Learned():
                 self._counters.learned += 1
+                self._describe(reading, connection)
                 self._keep(reading.changed, origin)
             case Arrival():
                 self._put(reading, origin)
@@ -100,6 +108,7 @@ class Inflow:
     def _committed(self, origin: _Origin, receipt: Receipt) -> None:
         if receipt is not Receipt.FILTERED:  # no profile reports on change
             setattr(self._counters, receipt, getattr(self._counters, receipt) + 1)
+        origin.stored()
         self._settle(origin)
 
     def _settle(self, origin: _Origin) -> None:
@@ -112,6 +121,15 @@ class Inflow:
         else:
             self._counters.unacknowledged += len(due)
 
+    def _describe(self, learned: Learned, connection: BrokerConnection) -> None:
+        """Put the events that describe devices. The program's list is retained, so a crash before the commit loses none."""
+        key = self._keys(DIGESTS)
+        for each in learned.described:
+            keep = partial(self._port.keep, key + each.arrival.device, each.digest, lambda: None)
+            self._put(each.arrival, _Origin(connection, None, keep))
+        for device in learned.gone:
+            self._port.keep(key + device, None, lambda: None)
+
     def _keep(self, changed: dict[str, str | None], origin: _Origin) -> None:
         """Store the changed names, and acknowledge their list after the last one."""
         if not changed:
@@ -120,7 +138,7 @@ class Inflow:
         last = next(reversed(changed))
         for name, value in changed.items():
             done = partial(self._settle, origin) if name == last else lambda: None
-            self._port.keep(self._names_key + name, None if value is None else value.encode(), done)
+            self._port.keep(self._keys(NAMES) + name, None if value is None else value.encode(), done)
         if self._port.crowded and self.room.is_set():
             self._pause()
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from fogline.errors import Misconfigured
 from fogline_edge.adapters.port import Port
+from fogline_edge.broker_settings import BrokerCommandSettings, MqttClientSettings
 from fogline_edge.profiles.broker_commands.exchange import BrokerCommandProfile
 from fogline_edge.profiles.broker_commands.plain import PlainCommandRule, PlainCommands, TopicTemplate
 from fogline_edge.profiles.broker_commands.shelly import ShellyCommands
@@ -18,7 +19,17 @@ from fogline_edge.profiles.tasmota import Tasmota
 from fogline_edge.profiles.zigbee2mqtt import Zigbee2Mqtt
 from fogline_edge.rules.fields import PointerField, parse_field
 from fogline_edge.rules.payload import MISSING, follow
-from fogline_edge.settings import BrokerCommandSettings, MqttClientSettings
+
+NAMES, DIGESTS, NOTES = "name", "about", "device"
+"""Kinds of what a client keeps: names of devices, digests of their descriptions, and notes for their commands."""
+
+
+class KeptOfClient(NamedTuple):
+    """What a client has kept, by kind."""
+
+    names: Mapping[str, bytes] = {}
+    digests: Mapping[str, bytes] = {}
+    notes: Mapping[str, bytes] = {}
 
 
 class ClientProfiles(NamedTuple):
@@ -40,19 +51,17 @@ def client_id_of(settings: MqttClientSettings, tenant: str, gateway: str) -> str
 
 def make_profiles(settings: MqttClientSettings, port: Port) -> ClientProfiles:
     """Return the profiles of the settings. Raises `Misconfigured` for an invalid topic."""
-    names = {name: value.decode() for name, value in _kept(port, settings, "name").items()}
-    notes = _kept(port, settings, "device")
-    return build_profiles(settings, client_id_of(settings, port.tenant, port.gateway), names, notes)
+    kept = KeptOfClient(*(_kept(port, settings, kind) for kind in (NAMES, DIGESTS, NOTES)))
+    return build_profiles(settings, client_id_of(settings, port.tenant, port.gateway), kept)
 
 
-def build_profiles(
-    settings: MqttClientSettings, client_id: str, names: Mapping[str, str], notes: Mapping[str, bytes]
-) -> ClientProfiles:
-    """Return the profiles of the settings, with the names and notes of a former run. Raises `Misconfigured`."""
-    sends = settings.send_commands
+def build_profiles(settings: MqttClientSettings, client_id: str, kept: KeptOfClient) -> ClientProfiles:
+    """Return the profiles of the settings, with what a former run has kept. Raises `Misconfigured`."""
+    sends, notes = settings.send_commands, kept.notes
     match settings.profile:
         case "zigbee2mqtt":
-            reads = Zigbee2Mqtt(settings.base_topic, names)
+            names = {name: value.decode() for name, value in kept.names.items()}
+            reads = Zigbee2Mqtt(settings.base_topic, names, kept.digests)
             return ClientProfiles(reads, Zigbee2MqttCommands(settings.base_topic, notes) if sends else None)
         case "tasmota":
             tasmota = Tasmota(settings.full_topic)

@@ -8,14 +8,15 @@ from typing import Any
 from fogline.address import device_identifier
 from fogline.commands.command import Command
 from fogline.errors import Misconfigured, Poison
+from fogline.events.device_report import AVAILABILITY, read_availability
 from fogline_edge.profiles.broker_commands.directory import Directory
 from fogline_edge.profiles.broker_commands.echo import EchoExchange
 from fogline_edge.profiles.broker_commands.exchange import CommandExchange, NamedAnswer, Publication
 from fogline_edge.profiles.broker_commands.field import FieldRules
 from fogline_edge.profiles.broker_commands.last_states import LastStates
-from fogline_edge.profiles.broker_commands.values import ANY, is_online
+from fogline_edge.profiles.broker_commands.values import ANY
 from fogline_edge.profiles.plain import Plain
-from fogline_edge.profiles.profile import AVAILABILITY, BrokerMessage, Filter
+from fogline_edge.profiles.profile import BrokerMessage, Filter
 
 _PLACEHOLDERS = ("{device}", "{command}", "{id}")
 
@@ -85,7 +86,7 @@ class PlainCommands:
             device = device_identifier(name, "device")
         except Poison:
             return
-        online = is_online(message.payload) if kind == AVAILABILITY else None
+        online = read_availability(message.payload) if kind == AVAILABILITY else None
         if online is not None:
             self.directory.set_online(device, name, online=online)
         if online or not message.retained:

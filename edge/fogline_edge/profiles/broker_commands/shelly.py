@@ -20,13 +20,14 @@ from fogline.commands.command import Command, Reply
 from fogline.documents.json_document import read_document
 from fogline.documents.media_type import JSON
 from fogline.errors import Poison
+from fogline.events.device_report import read_availability
 from fogline_edge.profiles.broker_commands.answer import AnswerExchange
 from fogline_edge.profiles.broker_commands.directory import Directory
 from fogline_edge.profiles.broker_commands.echo import EchoExchange
 from fogline_edge.profiles.broker_commands.exchange import PROVEN, CommandExchange, NamedAnswer, Publication
 from fogline_edge.profiles.broker_commands.field import FieldRules
 from fogline_edge.profiles.broker_commands.last_states import LastStates
-from fogline_edge.profiles.broker_commands.values import argument_text, expected, is_online
+from fogline_edge.profiles.broker_commands.values import argument_text, expected
 from fogline_edge.profiles.profile import BrokerMessage, Filter
 from fogline_edge.profiles.shelly import ONLINE, Shelly
 
@@ -70,7 +71,7 @@ class ShellyCommands:
         except Poison:
             return
         name = f"{place.generation}/{place.name}"
-        online = is_online(message.payload) if place.rest == ONLINE else None
+        online = read_availability(message.payload) if place.rest == ONLINE else None
         if online is not None:
             self.directory.set_online(device, name, online=online)
         if online or not message.retained:

@@ -22,10 +22,11 @@ from fogline.address import device_identifier
 from fogline.commands.command import Command, Reply
 from fogline.documents.media_type import JSON
 from fogline.errors import Poison
+from fogline.events.device_report import read_availability
 from fogline_edge.profiles.broker_commands.directory import Directory
 from fogline_edge.profiles.broker_commands.echo import EchoExchange, Evidence, Report
 from fogline_edge.profiles.broker_commands.exchange import CommandExchange, NamedAnswer, Publication, Verdict
-from fogline_edge.profiles.broker_commands.values import argument_text, is_online
+from fogline_edge.profiles.broker_commands.values import argument_text
 from fogline_edge.profiles.profile import BrokerMessage, Filter
 from fogline_edge.profiles.tasmota import LAST_WILL, Tasmota
 
@@ -57,7 +58,7 @@ class TasmotaCommands:
             device = device_identifier(place.name, "topic")
         except Poison:
             return
-        online = is_online(message.payload) if (place.prefix, place.word) == ("tele", LAST_WILL) else None
+        online = read_availability(message.payload) if (place.prefix, place.word) == ("tele", LAST_WILL) else None
         if online is not None:
             self.directory.set_online(device, place.name, online=online)
         if online or not message.retained:

@@ -42,11 +42,6 @@ def argument_text(command: Command) -> str:
         raise Poison("bad-argument", "the argument is not text in UTF-8") from None
 
 
-def is_online(payload: bytes) -> bool | None:
-    """Return whether a device says that it is online: `online`, `true` or 1 in any case. None if it says neither."""
-    return {b"online": True, b"true": True, b"1": True, b"offline": False, b"false": False, b"0": False}.get(payload.lower())
-
-
 def wanted_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes that a report must show after a command with these arguments."""
     return {key: value for key, value in arguments.items() if key not in _COMPANIONS}

@@ -23,14 +23,15 @@ from fogline.commands.command import Command, Reply
 from fogline.documents.json_document import read_document
 from fogline.documents.media_type import JSON
 from fogline.errors import Poison
+from fogline.events.device_report import AVAILABILITY, read_availability
 from fogline_edge.profiles.broker_commands.answer import AnswerExchange
 from fogline_edge.profiles.broker_commands.directory import Directory
 from fogline_edge.profiles.broker_commands.echo import EchoExchange
 from fogline_edge.profiles.broker_commands.exchange import PROVEN, CommandExchange, NamedAnswer, Publication
 from fogline_edge.profiles.broker_commands.last_states import LastStates
-from fogline_edge.profiles.broker_commands.values import is_online, wanted_of
+from fogline_edge.profiles.broker_commands.values import wanted_of
 from fogline_edge.profiles.broker_commands.zigbee2mqtt_state import StateRules
-from fogline_edge.profiles.profile import AVAILABILITY, BrokerMessage, Filter
+from fogline_edge.profiles.profile import BrokerMessage, Filter
 from fogline_edge.profiles.zigbee2mqtt import decode_devices
 
 _KINDS = ("set", "get")
@@ -152,9 +153,7 @@ class Zigbee2MqttCommands:
             return None
 
     def _set_online(self, device: str, name: str, message: BrokerMessage) -> None:
-        """Note an availability: `online`, or `{"state": "online"}` as by default since Zigbee2MQTT 2.0."""
-        state = message.json_object
-        online = is_online(message.payload if state is None else str(state.get("state")).encode())
+        online = read_availability(message.payload)
         if online is not None:
             self.directory.set_online(device, name, online=online)
 

@@ -20,8 +20,8 @@ import msgspec
 from fogline.address import device_identifier, shown
 from fogline.errors import Poison
 from fogline.events.event import Lane
+from fogline_edge.broker_settings import TopicSettings
 from fogline_edge.profiles.patterns import compile_pattern
-from fogline_edge.settings import TopicSettings
 
 MAX_TOPIC = 1024
 """The longest topic, in characters, that can be a channel."""
