@@ -283,6 +283,8 @@ class ApiSettings(_Strict, frozen=True, kw_only=True):
     """Largest number of event streams, each of which is a connection. Further ones get 503."""
     max_commands: Annotated[int, Meta(ge=1000)] = 50_000
     """Commands that can be listed and read: the newest ones, of all devices."""
+    rollouts: str | None = None
+    """Folder (relative to the settings file) of the roll-outs of the operator's page. Default: none, and it offers none."""
     tls: ApiTlsSettings | None = None
 
 
@@ -358,7 +360,7 @@ def load(path: Path, *, kafka: bool = True) -> CloudSettings:
         operator=msgspec.structs.replace(
             operator, password_file=_secret(operator.password_file, path), tls=_tls_beside(operator.tls, path)
         ),
-        api=msgspec.structs.replace(settings.api, tls=_api_tls_beside(settings.api.tls, path)),
+        api=_api_beside(settings.api, path),
         ca=msgspec.structs.replace(settings.ca, folder=_absolute(settings.ca.folder, path)),
         tracing=resolve_tracing(settings.tracing, path.parent.absolute()),
     )
@@ -379,10 +381,9 @@ def _tls_beside(tls: TlsSettings | None, path: Path) -> TlsSettings | None:
     return None if tls is None else resolve_tls(tls, path.parent.absolute())
 
 
-def _api_tls_beside(tls: ApiTlsSettings | None, path: Path) -> ApiTlsSettings | None:
-    if tls is None:
-        return None
-    return ApiTlsSettings(certificate=_absolute(tls.certificate, path), key=_absolute(tls.key, path))
+def _api_beside(api: ApiSettings, path: Path) -> ApiSettings:
+    tls = api.tls and ApiTlsSettings(certificate=_absolute(api.tls.certificate, path), key=_absolute(api.tls.key, path))
+    return msgspec.structs.replace(api, rollouts=_beside(api.rollouts, path), tls=tls)
 
 
 def _place(place: str, path: Path, key: str) -> str:

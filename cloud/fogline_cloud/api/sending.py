@@ -2,7 +2,7 @@
 
 import asyncio
 
-from fogline.address import CommandAddress
+from fogline.address import CommandAddress, CommandResponse
 from fogline.amqp.outcome import DeliveryState, Outcome
 from fogline.amqp.wire import encode
 from fogline.connection_clock import monotonic_ms
@@ -10,8 +10,9 @@ from fogline.errors import Unreachable
 from fogline.events.codec import MAX_MESSAGE_BYTES
 from fogline.message import Message
 from fogline_cloud.api.problems import Problem, not_at_present
-from fogline_cloud.api.user_session import UserSession
+from fogline_cloud.api.user_session import REPLY_ID, UserSession
 from fogline_cloud.commands.client.refusals import NOT_CONNECTED, status_of
+from fogline_cloud.commands.client.verdict import CancelVerdict, cancel_verdict
 
 SEND_S = 10.0
 """The time that the bridge has to take a message, all attempts included."""
@@ -60,6 +61,20 @@ async def cancel(session: UserSession, tenant: str, command_id: str) -> bool:
     return outcome.state is DeliveryState.ACCEPTED
 
 
+async def cancel_message(session: UserSession, tenant: str, message_id: str) -> CancelVerdict:
+    """Cancel the command that the user has sent in the message with this id. Raises `Problem` (503): ask again."""
+    message = Message(
+        to=str(CommandAddress(tenant, "")),
+        correlation_id=message_id,
+        reply_to=str(CommandResponse(tenant, REPLY_ID)),
+        properties={"cancel": True},
+    )
+    outcome = await _answer(session, message)
+    if outcome is None or outcome.state not in (DeliveryState.ACCEPTED, DeliveryState.REJECTED):
+        raise not_at_present("no bridge can cancel it at present")
+    return cancel_verdict(outcome)
+
+
 async def approve(session: UserSession, tenant: str, command_id: str) -> None:
     """Approve a command of another operator. Raises `Problem`."""
     why = "no bridge can approve it at present"
@@ -69,7 +84,17 @@ async def approve(session: UserSession, tenant: str, command_id: str) -> None:
 
 async def _decided(session: UserSession, tenant: str, request: dict[str, str], why: str) -> Outcome:
     """Return the outcome of a request about a command. Raises `Problem`, also if it is refused; `why`: nobody takes it."""
-    message = Message(to=str(CommandAddress(tenant, "")), properties=request)
+    outcome = await _answer(session, Message(to=str(CommandAddress(tenant, "")), properties=request))
+    if outcome is None or outcome.state is DeliveryState.RELEASED:
+        raise not_at_present(why)
+    if outcome.state is DeliveryState.REJECTED:
+        raise _refusal(outcome)
+    return outcome
+
+
+async def _answer(session: UserSession, message: Message) -> Outcome | None:
+    """Return the outcome of a request about a command, or what there is of it in time."""
+    outcome = None
     try:
         async with asyncio.timeout(SEND_S + CANCEL_S):
             while (outcome := await _outcome(session, message)) is None or outcome.state is DeliveryState.RELEASED:
@@ -77,11 +102,7 @@ async def _decided(session: UserSession, tenant: str, request: dict[str, str], w
                     break
                 await asyncio.sleep(RETRY_S)
     except TimeoutError:
-        outcome = None
-    if outcome is None or outcome.state is DeliveryState.RELEASED:
-        raise not_at_present(why)
-    if outcome.state is DeliveryState.REJECTED:
-        raise _refusal(outcome)
+        return None
     return outcome
 
 

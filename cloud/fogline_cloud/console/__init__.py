@@ -8,6 +8,7 @@
 `pages`: the pages
 `proof`: the page that says whether a day is complete
 `rendering`: the templates, and the headers of each page
+`rollouts`: one command for many devices
 `sessions`: the users who are logged in
 `shown`: texts, times and bytes as a page shows them
 `static_files`: style, script and libraries

@@ -26,6 +26,9 @@ from fogline_cloud.console.proof.proof_desk import ProofDesk
 from fogline_cloud.console.proof.proof_page import ADDRESS as PROOF
 from fogline_cloud.console.proof.proof_page import PART, ProofPage
 from fogline_cloud.console.rendering import LOGIN, PARTS, ROOT, Entry, Rendering, next_of, secured
+from fogline_cloud.console.rollouts.rollout_desk import RolloutDesk
+from fogline_cloud.console.rollouts.rollout_pages import ADDRESS as ROLLOUTS
+from fogline_cloud.console.rollouts.rollout_pages import RolloutPages
 from fogline_cloud.console.static_files import ROUTE, serve_file
 from fogline_cloud.devices.types_file import read_types
 from fogline_cloud.settings import CloudSettings
@@ -37,6 +40,7 @@ ENTRIES = (
     Entry(f"{ROOT}/devices", "Devices"),
     Entry(f"{ROOT}/coverage", "Coverage", oversight=True),
     Entry(f"{ROOT}/commands", "Commands"),
+    Entry(ROLLOUTS, "Roll-outs"),
     Entry(PROOF, "Proof"),
     Entry(f"{ROOT}/flow", "Flow", oversight=True),
     Entry(f"{ROOT}/audit", "Audit", oversight=True),
@@ -62,6 +66,9 @@ class Console:
         self._audit = AuditPage(settings, context, self._rendering, kafka)
         self._flow = FlowPage(settings, context, self._rendering, tables, guard=self.guard, live=live)
         self._commands = CommandPages(context, self._rendering, self.guard, commands, live)
+        rollouts = RolloutDesk(context, settings.api.rollouts)
+        context.closing.append(rollouts.close)
+        self._rollouts = RolloutPages(context, self._rendering, self.guard, rollouts, live)
         self._proof = ProofPage(context, self._rendering, self.guard, desk, live)
         self._line = LinePage(settings, context, self._rendering, live, (kafka, tables, bridge))
 
@@ -91,6 +98,7 @@ class Console:
             Route(f"{PARTS}/commands/{{id}}", self._guarded(commands.renew), methods=["GET"]),
             Route(f"{ROOT}/commands/{{id}}/cancel", self._guarded(commands.cancel), methods=["POST"]),
             Route(f"{ROOT}/commands/{{id}}/approve", self._guarded(commands.approve), methods=["POST"]),
+            *self._of_rollouts(),
             Route(PROOF, self._guarded(proof.show), methods=["GET"]),
             Route(PROOF, self._guarded(proof.order), methods=["POST"]),
             Route(PART, self._guarded(proof.renew), methods=["GET"]),
@@ -101,6 +109,18 @@ class Console:
             Route(f"{ROOT}/audit", self._guarded(self._audit.show), methods=["GET"]),
             Route(f"{ROOT}/audit.csv", self._guarded(self._audit.csv), methods=["GET"]),
             Route(f"{ROOT}/{{rest:path}}", self._guarded(self._miss), methods=["GET"]),
+        ]
+
+    def _of_rollouts(self) -> list[Route]:
+        pages = self._rollouts
+        return [
+            Route(ROLLOUTS, self._guarded(pages.listing), methods=["GET"]),
+            Route(f"{ROLLOUTS}/new", self._guarded(pages.ask), methods=["GET"]),
+            Route(f"{ROLLOUTS}/new", self._guarded(pages.begin), methods=["POST"]),
+            Route(f"{ROLLOUTS}/{{id}}", self._guarded(pages.show), methods=["GET"]),
+            Route(f"{PARTS}/rollouts/{{id}}", self._guarded(pages.renew), methods=["GET"]),
+            Route(f"{ROLLOUTS}/{{id}}/stop", self._guarded(pages.stop), methods=["POST"]),
+            Route(f"{ROLLOUTS}/{{id}}/go-on", self._guarded(pages.go_on), methods=["POST"]),
         ]
 
     def _guarded(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:

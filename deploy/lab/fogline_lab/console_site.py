@@ -64,7 +64,11 @@ class ConsoleSite:
             self.line.cloud,
             bridge=replace(self.line.cloud.bridge, access=str(self.access), metrics="127.0.0.1:0"),
             operator=OperatorSettings(tls=TlsSettings(ca=str(site.ca.path / AUTHORITY))),
-            api=ApiSettings(listen="127.0.0.1:0", tls=ApiTlsSettings(certificate=str(files.certificate), key=str(files.key))),
+            api=ApiSettings(
+                listen="127.0.0.1:0",
+                rollouts=str(folder / "rollouts"),
+                tls=ApiTlsSettings(certificate=str(files.certificate), key=str(files.key)),
+            ),
         )
         self.url = ""
         self.api: Api

@@ -8,6 +8,7 @@ import pytest
 from fogline.commands.command import CommandState
 from fogline.errors import Misconfigured, Unreachable
 from fogline_cloud.cli.main import main
+from fogline_cloud.commands.client import command_group
 from fogline_cloud.commands.client.command_group import GroupCommand, GroupFile, GroupRun, GroupVerdict
 from fogline_cloud.commands.client.verdict import CancelVerdict, CommandVerdict
 from fogline_lab.amqp import within
@@ -151,3 +152,53 @@ def test_the_groups_of_this_machine_are_listed_the_newest_last(folder, capsys):
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["ID", "g2"]
     assert main(["command", "group", "list", "--groups", str(folder / "none")]) == 0
     assert "there is no group in" in capsys.readouterr().err
+
+
+def test_a_roll_out_of_the_operators_page_does_not_go_on_from_the_command_line(folder, capsys):
+    """There its commands would have other ids, so that devices could get them twice."""
+    group_of(folder, created_by="client acme/alice (password)")
+    for word in ("resume", "cancel"):
+        assert main(["command", "group", word, "g1", "--groups", str(folder)]) == 2
+        assert "operator's page" in capsys.readouterr().err
+
+
+async def test_command_that_no_bridge_has_taken_is_not_sent_after_its_group_was_stopped(folder):
+    class Retrying(ScriptedOperator):
+        """An operator who sends again what no bridge could take: also while it waits for the answer to a request to cancel."""
+
+        tried_to_cancel = asyncio.Event()
+
+        async def request(self, ask):
+            self.sent.set()
+            await self.tried_to_cancel.wait()
+            return await super().request(ask)
+
+        async def cancel(self, *, message_id):
+            found = await super().cancel(message_id=message_id)
+            self.tried_to_cancel.set()
+            for _ in range(10):
+                await asyncio.sleep(0)
+            return found
+
+    operator, group = Retrying(), group_of(folder, devices=["lamp-1"])
+    run = GroupRun(group, operator)
+    running = asyncio.create_task(run.run())
+    await within(operator.sent.wait(), "it does not send")
+    run.stop()
+    await within(running, "it does not stop")
+    assert (operator.asked, dict(group.states)) == ([], {"NOT_SENT": 1})
+
+
+async def test_group_that_is_stopped_does_not_wait_for_the_commands_under_way(folder, monkeypatch):
+    monkeypatch.setattr(command_group, "MAX_IN_FLIGHT", 3)
+    operator, group = ScriptedOperator(lambda _: None), group_of(folder)
+    run = GroupRun(group, operator)
+    running = asyncio.create_task(run.run())
+    while len(operator.asked) < 3:
+        operator.sent.clear()
+        await within(operator.sent.wait(), "it does not send")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    run.stop()
+    await within(running, "it does not stop")
+    assert (len(operator.asked), dict(group.states), len(group.left)) == (3, {"CANCELLED": 3}, 17)

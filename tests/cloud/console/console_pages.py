@@ -14,6 +14,7 @@ from fogline.commands.command import CommandState
 from fogline.events.gap import Gap, GapReason, encode_gap
 from fogline.process.kernel_clock import wall_clock_ms
 from fogline_cloud.api.context import ApiContext
+from fogline_cloud.commands.client.command_group import GroupCommand, GroupFile, GroupVerdict
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.console.console import Console
 from fogline_cloud.devices.record import DeviceRecord, DeviceSighting, device_key, encode_device, encode_sighting, seen_key
@@ -46,6 +47,8 @@ devices = ["lamp-*"]
 name = "cora"
 devices = ["lamp-*"]
 """
+ROLLOUT = "HOSTILE-1"
+"""A roll-out of nobody who is here: it can be seen by those who oversee all."""
 DEVICE, OTHER = "lamp-1", "door-1"
 FORGED = {
     f"see {DEVICE}": ("GET", f"/console/devices/{DEVICE}", {}),
@@ -66,6 +69,13 @@ FORGED = {
     "flow": ("GET", "/console/flow", {}),
     "redrive": ("POST", "/console/flow/redrive", {"outcome": "dead", "reason": "of nobody", "parser": "", "span": "1d"}),
     "what came of it": ("GET", "/console/parts/redrives", {}),
+    "form of a roll-out": ("GET", "/console/rollouts/new", {}),
+    "roll out": ("POST", "/console/rollouts/new", {"where": "device=lamp-*", "name": "switch"}),
+    "roll out to all": ("POST", "/console/rollouts/new", {"where": "device=door-1", "name": "switch"}),
+    "see the roll-out": ("GET", f"/console/rollouts/{ROLLOUT}", {}),
+    "see what becomes of it": ("GET", f"/console/parts/rollouts/{ROLLOUT}", {}),
+    "stop it": ("POST", f"/console/rollouts/{ROLLOUT}/stop", {}),
+    "let it go on": ("POST", f"/console/rollouts/{ROLLOUT}/go-on", {}),
     "line": ("GET", "/console/line", {}),
     "gateways": ("GET", "/console/gateways", {}),
     "gateways as CSV": ("GET", "/console/gateways.csv", {}),
@@ -77,8 +87,18 @@ FORGED = {
 `{proposed}`: a command `arm` of root's that waits for another operator.
 """
 MAY = {
-    "root": {*FORGED} - {"approve"},
-    "alice": {f"see {DEVICE}", "readings", "form", "switch", "see the command", "cancel", "approve"},
+    "root": {*FORGED} - {"approve", "let it go on"},
+    "alice": {
+        "form of a roll-out",
+        "roll out",
+        f"see {DEVICE}",
+        "readings",
+        "form",
+        "switch",
+        "see the command",
+        "cancel",
+        "approve",
+    },
     "mia": {f"see {DEVICE}"},
     "cora": {"readings", "prove the device"},
     "eve": set(),
@@ -89,7 +109,7 @@ MARK = "<script>owned()"
 """Also the name of a command may be so."""
 HOSTILE = f"{MARK}\x1b[2J\u202e\x00'\"&"
 """At most 64 characters: a tag or a firmware."""
-COMMAND = "HOSTILE-1"
+COMMAND = ROLLOUT
 LONG = f"<img src=x onerror=owned()>{HOSTILE}\r\n" + "A" * 10_000
 
 
@@ -103,6 +123,15 @@ def put_sighting(context: ApiContext, name: str, seen_ms: int, firmware: str = "
     """Let a gateway have heard a device."""
     sighting = DeviceSighting(seen_ms=seen_ms, firmware=firmware)
     context.devices.apply(seen_key(name, gateway).encode(), encode_sighting(sighting))
+
+
+def make_rollout(site: ConsoleSite) -> None:
+    """Leave the file of a roll-out that says hostile things: before the site starts."""
+    more = {"rate_s": 1.0, "ttl_s": 9.0, "stop_share": 0.5, "created_ms": wall_clock_ms(), "created_by": HOSTILE}
+    devices = [DEVICE, HOSTILE, "lamp-2", "lamp-3"]
+    command = GroupCommand(id=ROLLOUT, tenant=site.line.tenant, devices=devices, name=HOSTILE, **more)
+    file = GroupFile.create(Path(site.line.cloud.api.rollouts), command)
+    file.note(GroupVerdict(device=HOSTILE, state="FAILED", status=500, why=LONG))
 
 
 async def fill(site: ConsoleSite) -> None:
@@ -231,3 +260,25 @@ def show_plain(site: ConsoleSite) -> None:
     gap = {"outcome": "gap", "reason": "expired", "detail": "expired 5 s before it was sent", "data": body, "lane": "telemetry"}
     gap |= {"gateway": "gw-2", "first_sequence": 7, "sequence": 7, "ingested": now, "recordedtime": now}
     events.append(1, now.date(), lambda _: gap)
+
+
+def visitor(site, user: str) -> tuple[httpx.Client, str]:
+    """A client in which a user is logged in, and the token of its forms."""
+    client = httpx.Client(base_url=site.url, verify=False, headers={"origin": site.url}, timeout=60)  # its own authority
+    login = {"csrf": token_in(client.get("/console/login").text), "name": user, "password": PASSWORD}
+    assert client.post("/console/login", data=login).status_code == 303
+    return client, token_in(client.get("/console/devices").text)
+
+
+def token_in(page: str) -> str:
+    found = re.search('name="csrf" value="([^"]+)"', page)
+    assert found is not None
+    return found[1]
+
+
+def prove(page) -> None:
+    """Ask for the proof of the day on which the tables have a gap, and wait for it."""
+    page.goto("/console/proof")
+    page.get_by_label("Day (UTC)").fill(f"{datetime.now(UTC) - timedelta(hours=2):%Y-%m-%d}")
+    page.get_by_role("button", name="Prove").click()
+    page.locator("#proof", has_text="COMPLETE").wait_for(timeout=60_000)

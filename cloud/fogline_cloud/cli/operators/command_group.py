@@ -217,7 +217,10 @@ def _go_on(group: GroupFile) -> str:
 def _read(arguments: argparse.Namespace) -> GroupFile:
     if not is_identifier(arguments.id):
         raise Misconfigured(f"{arguments.id!r} is not the id of a group")
-    return GroupFile.read(_folder(arguments), arguments.id)
+    found = GroupFile.read(_folder(arguments), arguments.id)
+    if found.command.created_by:
+        raise Misconfigured(f"group {arguments.id} was started on the operator's page, and goes on there only")
+    return found
 
 
 def _folder(arguments: argparse.Namespace) -> Path:

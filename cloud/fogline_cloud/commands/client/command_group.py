@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import msgspec
 from msgspec import Meta
@@ -20,8 +20,8 @@ from msgspec import Meta
 from fogline.commands.command import REMEMBER_COMMANDS_S, CommandState
 from fogline.documents.document_error import explained
 from fogline.errors import Misconfigured, Unreachable
-from fogline_cloud.commands.client.operator import Ask, Operator
-from fogline_cloud.commands.client.verdict import CommandVerdict
+from fogline_cloud.commands.client.operator import Ask
+from fogline_cloud.commands.client.verdict import CancelVerdict, CommandVerdict
 
 MAX_IN_FLIGHT = 500
 """Commands of a group without a verdict, at a time."""
@@ -47,6 +47,7 @@ class GroupCommand(msgspec.Struct, frozen=True, kw_only=True):
     rate_s: Annotated[float, Meta(gt=0)]
     stop_share: Annotated[float, Meta(gt=0, le=1)] | None = None
     created_ms: int  # milliseconds since 1970 on the operator's clock
+    created_by: str = ""  # the user of the operator's page; "" for the command line
 
     def ask_of(self, device: str) -> Ask:
         """Return the command for one device."""
@@ -166,21 +167,33 @@ class GroupFile:
         return math.inf if share is None else max(1, math.ceil(share * len(self.command.devices)))
 
 
+class GroupSender(Protocol):
+    """Sends the commands of a group: an `Operator`, or a user of the HTTP API."""
+
+    async def request(self, ask: Ask) -> CommandVerdict:
+        """See `Operator.request`."""
+        ...
+
+    async def cancel(self, *, message_id: str) -> CancelVerdict:
+        """See `Operator.cancel`."""
+        ...
+
+
 class GroupRun:
     """Sends what is left of a group with `operator`, and notes each verdict. `on_verdict` is called after each."""
 
-    def __init__(self, group: GroupFile, operator: Operator, on_verdict: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, group: GroupFile, operator: GroupSender, on_verdict: Callable[[], None] = lambda: None) -> None:
         self._group = group
         self._operator = operator
         self._on_verdict = on_verdict
         self._in_flight: dict[str, asyncio.Task[None]] = {}
-        self._slots = asyncio.Semaphore(MAX_IN_FLIGHT)
         self._stopping = asyncio.Event()
+        self._stopped = False
         self._former = group.failed  # a run counts its own failures, so that one may go on after a stop
 
     @property
     def _over(self) -> bool:
-        return self._group.failed - self._former >= self._group.most_failures
+        return self._stopped or self._group.failed - self._former >= self._group.most_failures
 
     async def run(self) -> None:
         """Send until all devices have a verdict, or too many commands have failed: then the waiting ones are cancelled.
@@ -191,12 +204,12 @@ class GroupRun:
         next_s = loop.time()
         try:
             for device in self._group.left:
-                await self._slots.acquire()
+                while len(self._in_flight) >= MAX_IN_FLIGHT and not self._over:
+                    await self._change()
                 next_s = max(next_s, loop.time() - 1.0)  # after a wait for a slot, not more than a second's worth at once
                 await self._wait_until(next_s)
                 next_s += pause_s
                 if self._over:
-                    self._slots.release()
                     break
                 task = self._in_flight[device] = asyncio.create_task(self._send(device), name=f"group {device}")
                 task.add_done_callback(partial(self._ended, device))
@@ -204,6 +217,11 @@ class GroupRun:
         finally:
             for task in self._in_flight.values():
                 task.cancel()
+
+    def stop(self) -> None:
+        """Send nothing more, and cancel what no device has seen: `run` ends then."""
+        self._stopped = True
+        self._stopping.set()
 
     def _ended(self, device: str, _: "asyncio.Task[None]") -> None:
         self._in_flight.pop(device, None)
@@ -217,6 +235,8 @@ class GroupRun:
     async def _cancel(self, device: str) -> None:
         if device in self._group.verdicts:
             return
+        if (task := self._in_flight.get(device)) is not None:
+            task.cancel()  # it would send the command again, also after a bridge has answered that it does not have it
         found = await self._operator.cancel(message_id=self._group.command.message_id(device))
         if device in self._group.verdicts:
             return
@@ -233,9 +253,15 @@ class GroupRun:
             if self._over:
                 await self.cancel(list(self._in_flight))
                 return
-            self._stopping.clear()
-            stop = asyncio.create_task(self._stopping.wait(), name="group stop")
+            await self._change()
+
+    async def _change(self) -> None:
+        """Wait until a command has ended, or the run is to stop."""
+        self._stopping.clear()
+        stop = asyncio.create_task(self._stopping.wait(), name="group stop")
+        try:
             await asyncio.wait({stop, *self._in_flight.values()}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
             stop.cancel()
 
     async def _wait_until(self, moment_s: float) -> None:
@@ -249,12 +275,9 @@ class GroupRun:
                 return
 
     async def _send(self, device: str) -> None:
-        try:
-            verdict = await self._operator.request(self._group.command.ask_of(device))
-            if device not in self._group.verdicts:
-                self._note(_noted(device, verdict))
-        finally:
-            self._slots.release()
+        verdict = await self._operator.request(self._group.command.ask_of(device))
+        if device not in self._group.verdicts:
+            self._note(_noted(device, verdict))
 
     def _note(self, verdict: GroupVerdict) -> None:
         self._group.note(verdict)
