@@ -1,6 +1,7 @@
 """A tenant whose operators have a page: a bridge with users, a gateway with devices, and the API, on a thread of their own."""
 
 import asyncio
+import socket
 import threading
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
@@ -41,16 +42,19 @@ class ConsoleSite:
     """The site. `users`: the names that `PASSWORD` lets in; `access`: the text of `access.toml`. A context manager.
 
     Device `lamp-1` answers to each command; those for `lamp-2` and `door-1` wait. `run` does something on the site's loop.
+    `flow_door` stands for the metrics of a flow: closed, as when its process is killed.
     """
 
     def __init__(self, bootstrap: str, tenant: str, folder: Path, users: tuple[str, ...], access: str) -> None:
         self.tables = folder / "tables"
+        self.flow_door = socket.create_server(("127.0.0.1", 0))
+        self.flow_address = f"127.0.0.1:{self.flow_door.getsockname()[1]}"
         settings = CloudSettings(
             tenant=tenant,
             kafka={"bootstrap.servers": bootstrap},
             shards=2,
             devices=DeviceSettings(learn=Learn.ALL),
-            flow=FlowSettings(tables=str(self.tables)),
+            flow=FlowSettings(tables=str(self.tables), metrics=self.flow_address),
         )
         create_topics(KafkaClients(settings.kafka), settings, 1)
         self.line, site = secure(Line(tenant, folder, settings))
@@ -88,6 +92,7 @@ class ConsoleSite:
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(LIMIT_S)
+        self.flow_door.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the site's loop, and return its result."""

@@ -86,8 +86,8 @@ def test_gateways_of_the_bridge_here_have_their_backlog_by_lane_and_a_silent_one
     )
     view = bridge_view(metrics)
     part = connected_part(view, NOW_S)
-    assert part.facts == {"connected": "1 of 2", "telemetry in outboxes": "1,005 events, the oldest 2 h old"}
-    assert [each.what for each in part.faults] == ["gw-2 has been silent for 10 min"]
+    assert part.facts == {"connected": "1 of 2", "telemetry in outboxes": "1,005 events, the oldest 2 h old, in gw-2"}
+    assert [each.what for each in part.faults] == ["gw-2 is not connected, and has been silent for 10 min"]
     assert [each.what for each in bridge_part("", view.problem).faults] == ["the bridge on this machine: shard 1 waits"]
     assert len(bridge_part("refused", view.problem).faults) == 1
 

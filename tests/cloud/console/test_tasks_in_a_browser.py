@@ -1,6 +1,7 @@
 """What operators do on the page, in Debian's Chromium: commands, roll-outs, proofs, gaps, redrives, and lists of the fleet."""
 
 import re
+import socket
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -137,6 +138,31 @@ def test_slow_parser_and_what_it_could_not_read_are_parsed_again_as_one_waits(si
     page.goto("/console/audit?about=REDRIVE")
     assert text in page.get_by_role("row").filter(has_text="REDRIVE ALLOWED").first.inner_text()
     assert window.faults == []
+
+
+def test_part_that_stops_turns_red_by_itself_in_both_themes_at_both_widths(site, browser):
+    windows = [BrowserWindow(browser, site.url, width=width, theme=theme) for width, theme in ((1280, "light"), (390, "dark"))]
+    parts = []
+    for window in windows:
+        window.log_in("root", PASSWORD)
+        window.page.goto("/console/line")
+        parts.append(window.page.locator(".part", has=window.page.get_by_role("heading", name="Flow")))
+        assert "does not run" not in parts[-1].inner_text()
+    site.flow_door.close()
+    colours = set()
+    for part in parts:
+        fault = part.locator("summary", has_text=f"the flow does not run: nothing listens at {site.flow_address}")
+        fault.wait_for()
+        fault.click()
+        assert "Restart it" in part.inner_text()
+        colours.add(fault.evaluate("each => getComputedStyle(each).color"))
+        assert part.evaluate("each => each.classList.contains('broken')")
+    assert colours == {"rgb(168, 32, 26)", "rgb(255, 157, 150)"}
+    site.flow_door = socket.create_server(("127.0.0.1", int(site.flow_address.rpartition(":")[2])))
+    for window, part in zip(windows, parts, strict=True):
+        part.locator("summary", has_text="the flow does not run").wait_for(state="detached")
+        assert window.faults == []
+        window.close()
 
 
 def test_so_many_orders_to_parse_again_wait_and_no_more(site):

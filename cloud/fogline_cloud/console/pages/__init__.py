@@ -14,5 +14,6 @@
 `gateways_page`: the gateways, with what waits in them
 `line_page`: the whole line, alive
 `line_state`: what is said of each part of the line, and what is wrong there
+`liveness`: whether the parts of the line are there just now
 `parser_times`: how long parsers take for an event
 """

@@ -34,6 +34,7 @@ from fogline_cloud.console.pages.line_state import (
     table_part,
     view_of,
 )
+from fogline_cloud.console.pages.liveness import Liveness, look
 from fogline_cloud.console.rendering import PARTS, Rendering
 from fogline_cloud.devices.device_search import TURN
 from fogline_cloud.flows.start.flow_state import read_states
@@ -42,10 +43,11 @@ from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.line_metrics import read_metrics
 from fogline_cloud.settings import CloudSettings
 
+ALIVE_S: Final = 1.0
 KAFKA_S: Final = 2.0
 FLOW_S: Final = 10.0
 FLEET_S: Final = 10.0
-"""How old what was read may be before it is read again: the ends of topics, the flow's state, the registry."""
+"""How old what was read may be before it is read again: what is there, the ends of topics, the flow's state, the registry."""
 PATIENCE_S: Final = 1.0
 """A reader waits for so long for what is read just now; then the page shows what is known."""
 
@@ -72,6 +74,8 @@ class LinePage:
         self._topics = topics.raw_topics(settings.tenant)
         self._ends: list[TopicEnds] = []
         self._fleet = FleetGlance()
+        self._of_parts = OneThread("the parts of the line")
+        self._alive = Liveness()
         self._flow: FlowView | None = None
         self._flow_problem = ""
         self._bridge: BridgeView | None = None
@@ -102,20 +106,22 @@ class LinePage:
             self._due("fleet", FLEET_S, self._read_fleet),
             self._due("kafka", KAFKA_S, self._read_ends),
             self._due("flow", FLOW_S, self._read_flow),
-            self._due("bridge", KAFKA_S, self._read_bridge),
+            self._due("bridge", ALIVE_S, self._read_bridge),
+            self._due("parts", ALIVE_S, self._look),
         ]
         if reading := {task for task in due if task is not None}:
             await asyncio.wait(reading, timeout=PATIENCE_S)
         now_s, now_ms, session = time.time(), wall_clock_ms(), viewer.session
         away = session.why_failed if session.failed_s > session.checked_s else ""
-        kafka_away = self._context.tail.behind if self._context.tail_loaded else ""
+        alive = self._alive
+        kafka_away = alive.kafka or (self._context.tail.behind if self._context.tail_loaded else "")
         former, newest = self._ends if len(self._ends) == 2 else (None, self._ends[0] if self._ends else None)
         return [
             device_part(self._fleet),
             gateway_part(self._fleet, now_ms) if self._bridge is None else connected_part(self._bridge, now_s),
-            bridge_part(away, "" if self._bridge is None else self._bridge.problem),
+            bridge_part(away, "" if self._bridge is None else self._bridge.problem, alive.bridge),
             kafka_part(kafka_away, former, newest),
-            flow_part(self._flow, self._flow_problem, now_s),
+            flow_part(self._flow, self._flow_problem, now_s, alive.flow),
             table_part(self._flow, now_s),
         ]
 
@@ -135,6 +141,9 @@ class LinePage:
         finally:
             self._read_s[what] = asyncio.get_running_loop().time()
             del self._reading[what]
+
+    async def _look(self) -> None:
+        self._alive = await self._of_parts.ask(lambda: look(self._settings))
 
     async def _read_fleet(self) -> None:
         entries = list(self._context.devices)

@@ -62,12 +62,12 @@ class FleetGlance(msgspec.Struct, frozen=True):
 class BridgeView(msgspec.Struct, frozen=True):
     """What the bridge on this machine says. `problem`: why it cannot work, or "".
 
-    `lanes`: events that wait in outboxes, and the age of the oldest in seconds, by lane.
+    `lanes`: by lane the events that wait in outboxes, the age of the oldest in seconds, and the gateway that has it.
     """
 
     problem: str
     gateways: list[ListedGateway]
-    lanes: Mapping[str, tuple[int, float]]
+    lanes: Mapping[str, tuple[int, float, str]]
 
 
 class TopicEnds(msgspec.Struct, frozen=True):
@@ -124,28 +124,33 @@ def device_part(fleet: FleetGlance) -> LinePart:
 
 def bridge_view(metrics: LineMetrics) -> BridgeView:
     """Return what a bridge's metrics say."""
-    lanes: dict[str, tuple[int, float]] = {}
+    lanes: dict[str, tuple[int, float, str]] = {}
     oldest = metrics.of("gateway_outbox_oldest_seconds")
     for labels, events in metrics.of("gateway_outbox_events").items():
-        lane = dict(labels).get("lane", "")
-        count, age_s = lanes.get(lane, (0, 0.0))
-        lanes[lane] = count + int(events), max(age_s, oldest.get(labels, 0.0) if events else 0.0)
+        lane, gateway = (dict(labels).get(name, "") for name in ("lane", "gateway"))
+        count, most_s, where = lanes.get(lane, (0, 0.0, ""))
+        own = (oldest.get(labels, 0.0), gateway) if events else (0.0, "")
+        lanes[lane] = count + int(events), *max(own, (most_s, where))
     return BridgeView(metrics.problem, gateways_of([metrics]), lanes)
 
 
 def connected_part(view: BridgeView, now_s: float) -> LinePart:
     """Return the part of the gateways, as the bridge on this machine knows them."""
-    silent = [each for each in view.gateways if now_s - each.last_seen_s > HEARD_S]
+    away = [each for each in view.gateways if not each.connected or now_s - each.last_seen_s > HEARD_S]
     facts = {"connected": f"{sum(each.connected for each in view.gateways):,} of {len(view.gateways):,}"}
-    for lane, (events, age_s) in sorted(view.lanes.items()):
+    for lane, (events, age_s, gateway) in sorted(view.lanes.items()):
         if events:
-            facts[f"{lane} in outboxes"] = f"{events:,} events, the oldest {age(age_s)} old"
+            facts[f"{lane} in outboxes"] = f"{events:,} events, the oldest {age(age_s)} old, in {gateway}"
     named = [
-        PartFault(f"{each.gateway} has been silent for {age(now_s - each.last_seen_s)}", "FoglineGatewaySilent")
-        for each in silent[:MAX_NAMED]
+        PartFault(
+            f"{each.gateway} {'has been silent' if each.connected else 'is not connected, and has been silent'} "
+            f"for {age(now_s - each.last_seen_s)}",
+            "FoglineGatewaySilent",
+        )
+        for each in sorted(away, key=lambda each: -each.last_seen_s)[:MAX_NAMED]
     ]
-    if len(silent) > MAX_NAMED:
-        named.append(PartFault(f"and {len(silent) - MAX_NAMED:,} more gateways", "FoglineGatewaySilent"))
+    if len(away) > MAX_NAMED:
+        named.append(PartFault(f"and {len(away) - MAX_NAMED:,} more gateways", "FoglineGatewaySilent"))
     return LinePart("Gateways", facts, named)
 
 
@@ -160,10 +165,15 @@ def gateway_part(fleet: FleetGlance, now_ms: int) -> LinePart:
     return LinePart("Gateways", {**facts, "without events": ", ".join(named)} if named else facts, [])
 
 
-def bridge_part(away: str, problem: str = "") -> LinePart:
-    """Return the part of the bridges. `away`: why none answers, "" if one does; `problem`: that of the one on this machine."""
+def bridge_part(away: str, problem: str = "", gone: str = "") -> LinePart:
+    """Return the part of the bridges. `away`: why none answers, "" if one does.
+
+    Of the one on this machine: `problem`: why it cannot work; `gone`: why it is not there.
+    """
     faults = [PartFault(f"no bridge answers: {away}", "FoglineProcessDown")] if away else []
-    if problem and not away:
+    if gone:
+        faults.append(PartFault(f"the bridge on this machine is not there: {gone}", "FoglineProcessDown"))
+    if problem and not away and not gone:
         faults.append(PartFault(f"the bridge on this machine: {problem}", "FoglineShardWithoutOwner"))
     return LinePart("Bridges", {"connection": "none" if away else "works"}, faults)
 
@@ -178,16 +188,16 @@ def kafka_part(away: str, former: TopicEnds | None, newest: TopicEnds | None) ->
     return LinePart("Kafka", facts, faults)
 
 
-def flow_part(view: FlowView | None, why: str, now_s: float) -> LinePart:
-    """Return the part of the flow. `why`: the reason if nothing can be said of it."""
+def flow_part(view: FlowView | None, why: str, now_s: float, gone: str = "") -> LinePart:
+    """Return the part of the flow. `why`: the reason if nothing can be said of it; `gone`: why its process is not there."""
+    down = [PartFault(f"the flow does not run: {gone}", "FoglineProcessDown")] if gone else []
     if view is None:
-        return LinePart(
-            "Flow", {"state": "not known yet"} if not why else {}, [PartFault(why, "FoglineFlowLag")] if why else []
-        )
+        unknown = [PartFault(why, "FoglineFlowLag")] if why else []
+        return LinePart("Flow", {"state": "not known yet"} if not why else {}, [*down, *unknown])
     waiting: dict[str, int] = {}
     for (table, _), count in view.lags.items():
         waiting[table] = waiting.get(table, 0) + count
-    faults = [PartFault(each, "FoglineFlowLag") for each in view.problems]
+    faults = [*down, *(PartFault(each, "FoglineFlowLag") for each in view.problems)]
     for table, count in waiting.items():
         last_s = view.commits.get(table)
         if not faults and count > LAG and (last_s is None or now_s - last_s > STANDS_S):

@@ -6,11 +6,14 @@ in an object store has no lease: there the newest owner takes over (`fogline_clo
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from fogline.errors import Misconfigured
+
+_LOOK_S = 0.3
 
 
 def leased(checkpoint: str) -> AbstractContextManager[None]:
@@ -35,15 +38,44 @@ def held(folder: str, called: str, holder: str, remedy: str) -> Iterator[None]:
     except OSError as error:
         raise Misconfigured(f"{called}: cannot write {path}: {error.strerror}") from None
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _locked(descriptor):
             process = os.read(descriptor, 20).decode("ascii", "replace").strip() or "unknown"
             raise Misconfigured(
                 f"{called}: another {holder} uses it on this machine (process {process}), and goes on. {remedy}"
-            ) from None
+            )
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
         os.close(descriptor)
+
+
+def is_held(folder: str) -> bool | None:
+    """Return True if a process holds the lease on a folder; None if nothing can be said: it never had one, or is elsewhere."""
+    if "://" in folder:
+        return None
+    try:
+        descriptor = os.open(f"{folder}.lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # for an instant: `held` tries again
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _locked(descriptor: int) -> bool:
+    """Take the lock. One that is given back within `_LOOK_S` belonged to somebody who has only looked."""
+    until_s = time.monotonic() + _LOOK_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() > until_s:
+                return False
+            time.sleep(0.02)
+        else:
+            return True
