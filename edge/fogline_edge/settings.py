@@ -140,6 +140,8 @@ class MqttSettings(StrictTable, frozen=True, kw_only=True):
     """Password file of `mosquitto_passwd`. With it, clients must log in, and speak only for the device of their name."""
     acl: dict[str, list[str]] = msgspec.field(default_factory=dict)
     """Further devices that a user, or the device of a certificate, speaks for: shell patterns such as `press-*`; `*`: all."""
+    subscribers: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    """Programs that only read events: user -> topic filters such as `telemetry/#` (docs/local-subscribers.md)."""
     topics: list[TopicSettings] = msgspec.field(default_factory=list)
     """Topics beside Hono's."""
 

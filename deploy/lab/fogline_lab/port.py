@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from fogline.errors import SlowDown
 from fogline.events.event import Arrival, Receipt
@@ -68,6 +68,13 @@ class _GroupCommit:
             self.commit(len(self.waiting))
 
 
+class NoEvents:
+    """Reports no event: those of a `MemoryPort` have no ids."""
+
+    def listen(self, call: Callable[[Sequence[bytes]], None] | None) -> None:
+        """See `CommittedEvents.listen`."""
+
+
 class MemoryPort:
     """Commits arrivals at the next turn of the loop, all at once; or, after `hold`, when `release` is called.
 
@@ -81,6 +88,7 @@ class MemoryPort:
         self.capacity = capacity
         self.arrivals: list[Arrival] = []
         self.receipts: list[Receipt] = []
+        self.events = NoEvents()
         self._group = _GroupCommit(self._committed)
         self._recognition = _Recognition()
         self._for_room: list[Callable[[], None]] = []

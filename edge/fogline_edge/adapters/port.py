@@ -1,7 +1,7 @@
 """The interface between an adapter and the rest of the gateway. All methods are called on the event loop and never block it."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from fogline.commands.command import Command, Reply
@@ -46,8 +46,22 @@ class Port(Protocol):
         Takes effect in the order of the calls; `done` is called once, on the loop, after the commit. Adapters limit their keys.
         """
 
+    @property
+    def events(self) -> "CommittedEvents":
+        """The events of all adapters, as they are committed."""
+
     def kept(self, prefix: str) -> Mapping[str, bytes]:
         """Return the values kept at the start of the gateway or since, under keys that begin with `prefix`."""
+
+
+class CommittedEvents(Protocol):
+    """The events that are stored from now on."""
+
+    def listen(self, call: Callable[[Sequence[bytes]], None] | None) -> None:
+        """Call `call` on the loop with the events of each commit from now on, as JSON (`decode_event`). None: no more.
+
+        Takes effect before every later `put`. There is one listener at a time.
+        """
 
 
 class Executor(Protocol):

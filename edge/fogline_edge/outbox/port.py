@@ -3,11 +3,13 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from fogline.errors import SlowDown
 from fogline.events.event import Arrival, Lane, Receipt
+from fogline.process.loop_calls import call_soon
 from fogline_edge.outbox.gathering import Gathering
 from fogline_edge.outbox.rows.group import Group
 from fogline_edge.outbox.writer.ingest import Act, Ingest
@@ -20,6 +22,19 @@ MAX_WAITING_BYTES = 32 * 1024 * 1024
 
 _log = logging.getLogger("fogline.outbox")
 T = TypeVar("T")
+
+
+class OutboxEvents:
+    """The events that the writer has committed. See `fogline_edge.adapters.port.CommittedEvents`."""
+
+    def __init__(self, port: "OutboxPort") -> None:
+        self._port = port
+        self._loop = asyncio.get_running_loop()
+
+    def listen(self, call: Callable[[Sequence[bytes]], None] | None) -> None:
+        """See `fogline_edge.adapters.port.CommittedEvents.listen`."""
+        tap = None if call is None else partial(call_soon, self._loop, call)
+        self._port.act(lambda ingest, _: ingest.tap.set(tap), lambda _: None)
 
 
 class OutboxPort:
@@ -40,6 +55,7 @@ class OutboxPort:
         self._late_bytes = 0
         self._full = False
         self._room_wanted: list[Callable[[], None]] = []
+        self.events = OutboxEvents(self)
 
     def put(self, arrival: Arrival, done: Callable[[Receipt], None]) -> None:
         """See `fogline_edge.adapters.port.Port.put`."""

@@ -1,6 +1,6 @@
 """Counts of the MQTT listener."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
@@ -38,3 +38,5 @@ class MqttCounters:
     commands_refused: int = 0
     commands_resent: int = 0
     answers: int = 0
+    forwarded: int = 0
+    forward_discarded: dict[str, int] = field(default_factory=dict)

@@ -75,6 +75,17 @@ class IngestListener(Protocol):
         """Take note that the transaction was committed."""
 
 
+class CommitTap:
+    """Takes the bodies of committed events, on the writer's thread, while it is set."""
+
+    def __init__(self) -> None:
+        self.call: Callable[[list[bytes]], None] | None = None
+
+    def set(self, call: Callable[[list[bytes]], None] | None) -> None:
+        """Set or remove the function that takes the bodies."""
+        self.call = call
+
+
 class Ingest:
     """Stores groups. Used on the writer's thread only.
 
@@ -104,6 +115,7 @@ class Ingest:
         self._written: list[tuple[Stream, list[EventRecord]]] = []
         self._export = export
         self._rules = rules
+        self.tap = CommitTap()
         self.listener: IngestListener | None = None
         self._new_id = ""
         self._reducer = reducer_of(rules, WindowTable(connection, tenant, clock), streams, self.duplicates)
@@ -127,6 +139,8 @@ class Ingest:
         written, self._written = self._written, []
         for stream, events in written:
             stream.keep(events)
+        if self.tap.call is not None and written:
+            self.tap.call([each.body for _, events in written for each in events])
         if self._export is not None:
             committed_ns = self.clock.time_ns()
             self._export(store_spans((each.body for _, events in written for each in events), committed_ns))

@@ -15,7 +15,7 @@ from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.memory.resend_memory import ResendMemory
 from fogline_edge.outbox.rows.stored_body import unpack_body
 from fogline_edge.outbox.rows.streams import EventRecord, Stream, Streams, event_place
-from fogline_edge.outbox.writer.ingest import Ingest
+from fogline_edge.outbox.writer.ingest import CommitTap, Ingest
 from fogline_edge.outbox.writer.quarantine import GapRecords, Quarantine
 from fogline_edge.outbox.writer.reactor import Reactor
 from fogline_edge.rules.event_rules import rules_of
@@ -62,6 +62,7 @@ class OutboxStore:
         self.commands: list[Command] = []
         self._resends = ResendMemory(connection, self.max_bytes, self.age.s)
         self._resends.load([message for (message,) in connection.execute(SQL["unsaved_messages"])])
+        self._tap = CommitTap()
         self._load()
 
     def _load(self) -> None:
@@ -75,6 +76,7 @@ class OutboxStore:
             export=self._export,
             rules=self._rules,
         )
+        self.ingest.tap = self._tap
         if self._rules is not None and self._rules.react is not None:
             self.ingest.listener = Reactor(self.ingest, self._rules.react, self.commands.extend)
         self.quarantine = Quarantine(self.connection, self.streams, self.gap_records, self.max_bytes)

@@ -151,6 +151,9 @@ _MEANINGS = {  # Meaning by name, for each part of a process and each type. A pa
         "commands_refused": "commands that cannot be sent to the device",
         "commands_resent": "PUBLISH and PUBREL packets sent again on a new connection",
         "answers": "command responses of devices",
+        "forwarded": "PUBLISH packets with events or messages of rules that were sent to subscribers",
+        "forward_discarded reason": "events that a subscriber did not get: `queue` or `qos0`, as it was too slow or away, or "
+        "`size`, as it accepts no packet of that size",
     },
     ("coap", _COUNTER): {
         "datagrams": "datagrams read",

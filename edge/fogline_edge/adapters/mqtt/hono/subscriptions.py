@@ -56,10 +56,9 @@ class Subscription(msgspec.Struct, frozen=True, array_like=True):
 
 def grant(client: Client, tenant: str, topic_filter: str, options: int, identifier: int = 0) -> Subscription | Reason:
     """Return the granted subscription, or the reason code of its refusal (5: 3.9.3). Raises `ProtocolError`."""
-    if topic_filter.startswith(_SHARED):
-        if options & _NO_LOCAL:
-            raise ProtocolError("No Local on a shared subscription [MQTT-3.8.3-4]")
-        return _shared(topic_filter)
+    shared = refuse_shared(topic_filter, options)
+    if shared is not None:
+        return shared
     match topic_filter.split("/"):
         case [word, tenant_level, device_level, request, "#"] if REQUESTS.get(word) == request:
             found = _device(client, tenant, tenant_level, device_level)
@@ -109,8 +108,15 @@ def _device(client: Client, tenant: str, tenant_level: str, device_level: str) -
     return device if may else Reason.NOT_AUTHORIZED
 
 
-def _shared(topic_filter: str) -> Reason:
-    """Return the refusal of a shared subscription, `$share/{name}/{filter}` (5: 4.8.2), well-formed or not."""
+def refuse_shared(topic_filter: str, options: int) -> Reason | None:
+    """Return the refusal of a shared subscription, `$share/{name}/{filter}` (5: 4.8.2), None for another filter.
+
+    Raises `ProtocolError`.
+    """
+    if not topic_filter.startswith(_SHARED):
+        return None
+    if options & _NO_LOCAL:
+        raise ProtocolError("No Local on a shared subscription [MQTT-3.8.3-4]")
     _, name, rest = (*topic_filter.split("/", 2), "", "")[:3]
     well_formed = name and rest and not set(name) & set("+#")
     return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED if well_formed else Reason.TOPIC_FILTER_INVALID

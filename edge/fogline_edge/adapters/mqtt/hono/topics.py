@@ -72,9 +72,8 @@ class Topics:
             raise Poison("bad-topic", f"topic {shown(topic)} is longer than {MAX_TOPIC} characters, or not printable")
         path, bag, query = topic.partition(BAG)
         levels = path.split("/")
-        lane = _LANES.get(levels[0])
-        if lane is not None and len(levels) in (1, 3):
-            device = None
+        if is_hono_topic(path):
+            lane, device = _LANES[levels[0]], None
             if len(levels) == 3:
                 check_tenant(levels[1], self._tenant)
                 device = device_identifier(levels[2], "device")
@@ -89,6 +88,12 @@ class Topics:
                 device = device_identifier(match[1], "device") if match.re.groups else None
                 return TopicTarget(device, topic, rule.lane, rule.type, rule.content_type)
         raise Poison("bad-topic", f"no topic of the settings matches {shown(topic)}")
+
+
+def is_hono_topic(topic: str) -> bool:
+    """Return True for a topic of Hono without its property bag."""
+    levels = topic.split("/")
+    return levels[0] in _LANES and len(levels) in (1, 3)
 
 
 def check_tenant(level: str, tenant: str) -> None:

@@ -5,6 +5,7 @@
 `deadline_timer`: a timer for a deadline that moves
 `dispatch`: commands to the connections of their devices; wills and notifications to the port
 `effect_runner`: performs the effects of one connection, and stops reading it
+`event_feed`: committed events to the subscribers
 `listener`: accepts connections
 `reader`: bytes from the socket to the state machine
 `session_expiry`: restores sessions, and ends them in time

@@ -4,6 +4,7 @@ import ssl
 from functools import partial
 from pathlib import Path
 
+from fogline.errors import Misconfigured
 from fogline.process.files.tls_files import ReadAgain
 from fogline_edge.adapters.sockets.access_rules import check_access
 from fogline_edge.adapters.sockets.listener_tls import listener_context
@@ -20,6 +21,8 @@ class ListenerAccess:
     def __init__(self, settings: MqttSettings) -> None:
         check_access("mqtt", settings)
         users, tls = settings.users, settings.tls
+        if settings.subscribers and users is None and (tls is None or tls.ca is None):
+            raise Misconfigured("mqtt.subscribers names users, and nobody logs in: set mqtt.users or mqtt.tls.ca")
         self._users = None if users is None else ReadAgain(partial(load_users, Path(users), "mqtt.users"), [users])
         self._tls = None if tls is None else listener_context(tls, "mqtt.tls", passwords=users is not None)
 

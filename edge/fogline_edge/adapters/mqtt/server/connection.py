@@ -111,8 +111,8 @@ class ClientConnection(LayeredConnection):
         self._owner.gone(self)
 
     def pause_writing(self) -> None:
-        """Give the client time to read a large command, and end the connection for anything else that it does not read."""
-        if self.reader.runner.bulky and not self.ending:
+        """Give the client time to read a large command, or events, and end the connection for anything else."""
+        if (self.reader.runner.bulky or self.protocol.reads_events) and not self.ending:
             self.reader.pause(paused=True)
             self._abort_timer = self._loop.call_later(DRAIN_S, self.drop, CloseReason.SLOW_READER, _SLOW)
         else:

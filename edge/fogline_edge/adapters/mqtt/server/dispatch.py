@@ -10,6 +10,7 @@ from fogline.events.event import EMPTY_NOTIFICATION, Arrival, Lane, Receipt
 from fogline_edge.adapters.mqtt.counters import MqttCounters
 from fogline_edge.adapters.mqtt.hono.intake import ADAPTER
 from fogline_edge.adapters.mqtt.hono.responses import MqttResponse
+from fogline_edge.adapters.mqtt.server.event_feed import EventFeed
 from fogline_edge.adapters.mqtt.session.effects import (
     Continuation,
     DeliveryResult,
@@ -17,6 +18,7 @@ from fogline_edge.adapters.mqtt.session.effects import (
     Forget,
     Keep,
     LastWill,
+    Listen,
     ReportDelivery,
     SetReachable,
 )
@@ -43,7 +45,7 @@ class Carrier(Protocol):
 
 
 class Dispatch:
-    """Commands, wills and notifications of one listener, which it represents as an `Executor`."""
+    """Commands, wills and notifications of one listener, which it represents as an `Executor`. `feed`: for subscribers."""
 
     def __init__(
         self, port: Port, commands: CommandPort | None, sessions: Sessions, *, counters: MqttCounters, wills: WillBudget
@@ -56,6 +58,7 @@ class Dispatch:
         self._carriers: dict[str, dict[Carrier, None]] = {}
         self._parked: dict[object, tuple[Arrival, int]] = {}  # a later arrival with the same key replaces the former
         self._waits_for_room = False
+        self.feed = EventFeed(port)
 
     def run(self, effect: Effect, carrier: Carrier | None) -> None:
         """Perform an effect of a connection, or (`None`) of a session without a connection."""
@@ -66,6 +69,8 @@ class Dispatch:
                 self._port.keep(key, value, _resume(carrier, then))
             case ReportDelivery():
                 self._report(effect)
+            case Listen():
+                self.feed.run(effect, carrier)
             case SetReachable(device, reachable) if carrier is not None:
                 self._set_reachable(device, carrier, reachable=reachable)
 

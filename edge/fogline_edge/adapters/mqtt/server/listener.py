@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from fogline.address import shown
 from fogline.errors import Misconfigured, SlowDown
@@ -14,6 +14,7 @@ from fogline.transport.byte_budget import ByteBudget
 from fogline.transport.unnamed_sockets import UnnamedSockets
 from fogline_edge.adapters.device_acl import DeviceAcl
 from fogline_edge.adapters.mqtt.counters import MqttCounters
+from fogline_edge.adapters.mqtt.hono.event_filters import SubscriberRights
 from fogline_edge.adapters.mqtt.hono.intake import ClientKey, PublishIntake
 from fogline_edge.adapters.mqtt.hono.topics import Topics
 from fogline_edge.adapters.mqtt.protocol.primitives import Reason
@@ -69,6 +70,7 @@ class MqttListener:
             counters=self.counters,
             sessions=sessions,
             crowded=lambda: port.crowded,
+            subscribers=SubscriberRights(settings.subscribers, settings.acl),
         )
         self.dispatch = Dispatch(port, commands, sessions, counters=self.counters, wills=self.context.wills)
         self._wills = DelayedWills(self.dispatch, settings.max_connections)
@@ -197,6 +199,10 @@ class MqttListener:
                 detail = f"user {shown(connection.login[0])} was deleted, or has another password"
                 connection.disconnect(Reason.NOT_AUTHORIZED, CloseReason.REFUSED, detail)
 
+    def publish(self, topic: str, payload: bytes, properties: Mapping[str, str], content_type: str | None = None) -> None:
+        """See `EventFeed.publish`."""
+        self.dispatch.feed.publish(topic, payload, properties, content_type)
+
     def schedule(self, flush: Callable[[], None]) -> None:
         """See `ListenerContext.schedule`. One callback of the loop serves all connections."""
         if not self._flushes:
@@ -232,6 +238,7 @@ def check_mqtt(tenant: str, settings: MqttSettings) -> None:
     """Check the settings of a listener and their files. Raises `Misconfigured`."""
     Topics(tenant, settings.topics)
     DeviceAcl(settings.acl, "mqtt.acl")
+    SubscriberRights(settings.subscribers, settings.acl)
     ListenerAccess(settings)
 
 

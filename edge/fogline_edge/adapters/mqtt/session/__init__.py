@@ -8,8 +8,10 @@
 `inbound`: PUBLISHes from the client
 `inflight`: commands in flight by Packet Identifier
 `outbound`: commands to the client
+`outbound_events`: events to a subscriber
 `puback_delivery`: evidence that a client received a PUBACK
 `session_state`: Session State, and its stored form
 `sessions`: all sessions of the listener
+`subscriber`: a client that reads events
 `wills`: the will of a connection, and the memory of all wills
 """

@@ -1,6 +1,7 @@
 """The state machine of one connection (sections 3 and 4 of MQTT): pure. Packets and the clock go in, effects come out.
 
-Subscriptions are for commands only; a retained message is an event like any other. docs/proofs/mqtt.md has each statement.
+Subscriptions are for commands, or for events (`subscriber`). A retained message is an event like any other.
+docs/proofs/mqtt.md has each statement.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from fogline.errors import Poison
 from fogline.events.codec import Beacon
 from fogline.transport.certificate_names import CertificateNames
 from fogline_edge.adapters.mqtt.counters import MqttCounters
+from fogline_edge.adapters.mqtt.hono.event_filters import SubscriberRights
 from fogline_edge.adapters.mqtt.hono.intake import Client, ClientKey, PublishIntake
 from fogline_edge.adapters.mqtt.protocol.packets import (
     Ack,
@@ -31,9 +33,11 @@ from fogline_edge.adapters.mqtt.session.downstream import Downstream
 from fogline_edge.adapters.mqtt.session.effects import ClientAccepted, Close, CloseReason, Effect, Ended, Verify
 from fogline_edge.adapters.mqtt.session.inbound import Inbound
 from fogline_edge.adapters.mqtt.session.outbound import ClientLimits
+from fogline_edge.adapters.mqtt.session.outbound_events import FeedBudget
 from fogline_edge.adapters.mqtt.session.puback_delivery import DELIVERED_AFTER_S, PubackDelivery, connection_ended
 from fogline_edge.adapters.mqtt.session.session_state import SessionState
 from fogline_edge.adapters.mqtt.session.sessions import MAX_EXPIRY_S, Sessions
+from fogline_edge.adapters.mqtt.session.subscriber import EventDownstream, ReadOnly, SubscriberState, session_kind
 from fogline_edge.adapters.mqtt.session.wills import ConnectionWill, WillBudget
 from fogline_edge.adapters.sockets.certificate import certified_device
 from fogline_edge.settings import MqttSettings
@@ -67,6 +71,8 @@ class ProtocolContext:
     wills: WillBudget = field(default_factory=WillBudget)
     crowded: Callable[[], bool] = lambda: False
     puback_delivery: PubackDelivery = field(default_factory=PubackDelivery)
+    subscribers: SubscriberRights = field(default_factory=lambda: SubscriberRights({}))
+    feed_budget: FeedBudget = field(default_factory=FeedBudget)
 
 
 class ClientProtocol:
@@ -88,6 +94,7 @@ class ClientProtocol:
         self._started = now
         self._connect: Connect | None = None
         self._client: Client | None = None
+        self.reads_events = False
         self._expiry_s = 0
         self._keep_alive_s = 0
         self._ended = False
@@ -222,7 +229,11 @@ class ClientProtocol:
             code = Reason.NOT_AUTHORIZED if is_proven else Reason.CLIENT_IDENTIFIER_NOT_VALID
             return _refused(self.version, code, str(error))
         self._expiry_s = expiry_s(connect)
-        if self._expiry_s and context.crowded():
+        kind = session_kind(context.subscribers.of(client.name), context.feed_budget, context.counters)
+        self.reads_events = kind.reads_events
+        if self.reads_events and connect.will is not None:
+            return _refused(self.version, Reason.NOT_AUTHORIZED, f"a subscriber only reads: it has no will{_named(connect)}")
+        if self._expiry_s and not self.reads_events and context.crowded():
             return _refused(self.version, Reason.SERVER_BUSY, "no room for its session")
         cost = context.wills.take(connect.will)
         if cost is None:
@@ -236,7 +247,8 @@ class ClientProtocol:
             clean=connect.clean_start,
             expiry_s=self._expiry_s,
             now=now,
-            may_resume=lambda state: state.outbound.may_resume(self._limits),
+            may_resume=lambda state: kind.fits(state) and state.outbound.may_resume(self._limits),
+            make=kind.new,
         )
         over = [effect for each in found.ended for effect in each.discard()]
         context.counters.sessions_dropped += sum(each.key != client.key for each in found.ended)
@@ -251,8 +263,12 @@ class ClientProtocol:
         self._state = state
         counters, with_commands, pubacks = context.counters, context.with_commands, context.puback_delivery.open(client.key)
         quota = context.settings.receive_maximum if self.version == V5 else None
-        self.inbound = Inbound(context.intake, client, state, self.ack_order, counters, quota, pubacks, with_commands)
-        self.downstream = Downstream(client, tenant, state, self._limits, counters, with_commands)
+        inbound = ReadOnly if self.reads_events else Inbound
+        self.inbound = inbound(context.intake, client, state, self.ack_order, counters, quota, pubacks, with_commands)
+        if isinstance(state, SubscriberState):
+            self.downstream = EventDownstream(client, tenant, state, self._limits, counters, with_commands=False)
+        else:
+            self.downstream = Downstream(client, tenant, state, self._limits, counters, with_commands)
         return self.downstream.take_session()
 
     def _on_disconnect(self, packet: Disconnect) -> Sequence[Effect]:

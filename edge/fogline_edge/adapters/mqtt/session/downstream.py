@@ -57,10 +57,7 @@ class Downstream:
     def subscribe(self, packet: Subscribe) -> list[Effect]:
         """Handle SUBSCRIBE (3.8). SUBACK goes after the granted subscriptions are stored."""
         (identifier,) = packet.properties.subscription_id or (0,)
-        subscriptions, client, tenant = self.state.subscriptions, self.client, self.tenant
-        codes: list[int] = [Reason.IMPLEMENTATION_SPECIFIC] * len(packet.filters)
-        if self.with_commands:
-            codes = [subscriptions.add(client, tenant, name, options, identifier) for name, options in packet.filters]
+        codes = self._add(packet, identifier)
         granted = sum(code < Reason.UNSPECIFIED for code in codes)
         self.counters.subscribed += granted
         self.counters.subscriptions_refused += len(codes) - granted
@@ -70,7 +67,7 @@ class Downstream:
 
     def unsubscribe(self, packet: Unsubscribe) -> list[Effect]:
         """Handle UNSUBSCRIBE (3.10). New commands stop at once [MQTT-3.10.4-2], those in flight continue."""
-        codes = tuple(self.state.subscriptions.remove(name) for name in packet.filters)
+        codes = tuple(self._remove(name) for name in packet.filters)
         unsuback = Suback(kind=PacketType.UNSUBACK, packet_id=packet.packet_id, codes=codes)
         return [*self._update_reachable(), *self.state.save(partial(self.limits.send, unsuback))]
 
@@ -90,6 +87,17 @@ class Downstream:
             return []
         self.state.outbound.paused = paused
         return self.state.outbound.advance()
+
+    def _add(self, packet: Subscribe, identifier: int) -> list[int]:
+        """Add the granted subscriptions, and return a code for each filter."""
+        if not self.with_commands:
+            return [Reason.IMPLEMENTATION_SPECIFIC] * len(packet.filters)
+        subscriptions, client, tenant = self.state.subscriptions, self.client, self.tenant
+        return [subscriptions.add(client, tenant, name, options, identifier) for name, options in packet.filters]
+
+    def _remove(self, name: str) -> int:
+        """Remove a subscription, and return its code."""
+        return self.state.subscriptions.remove(name)
 
     def _subscribed(self, suback: Suback) -> Sequence[Effect]:
         return [*self.limits.send(suback), *self._update_reachable()]

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from fogline.commands.command import Deadline
 from fogline.events.event import Arrival
 from fogline_edge.adapters.mqtt.hono.intake import ClientKey
+from fogline_edge.adapters.mqtt.hono.local_events import LocalMessage
 from fogline_edge.adapters.mqtt.hono.responses import MqttResponse
 from fogline_edge.adapters.mqtt.session.ack_order import PendingAck
 
@@ -116,7 +117,37 @@ class SetReachable(NamedTuple):
     reachable: bool
 
 
-Effect = Send | Store | Respond | Verify | ClientAccepted | Close | Abort | Forget | Keep | ReportDelivery | SetReachable
+class ListenMode(StrEnum):
+    """Whether a subscriber gets events: `ON` over its connection, `AWAY` into its session, or `OFF` none."""
+
+    ON = "on"
+    AWAY = "away"
+    OFF = "off"
+
+
+class EventListener(Protocol):
+    """The session of a subscriber, as the feed of events sees it. `discarded`: events that it has discarded."""
+
+    key: ClientKey
+
+    @property
+    def discarded(self) -> int:
+        """Number of events that were discarded because the subscriber was too slow for them."""
+
+    def deliver(self, message: LocalMessage) -> "Sequence[Effect]":
+        """Send or queue a message if a subscription matches its topic."""
+
+
+class Listen(NamedTuple):
+    """Give the events to `session` from now on, in this way."""
+
+    session: EventListener
+    mode: ListenMode
+
+
+Effect = (
+    Send | Store | Respond | Verify | ClientAccepted | Close | Abort | Forget | Keep | ReportDelivery | SetReachable | Listen
+)
 Continuation = Callable[[], Sequence[Effect]]
 """The next step of the state machine, after a commit."""
 

@@ -36,14 +36,15 @@ class Sessions:
         expiry_s: int,
         now: float,
         may_resume: Callable[[SessionState], bool] = lambda _: True,
+        make: Callable[[ClientKey, bytes, int], SessionState] = SessionState,
     ) -> SessionLookup:
-        """Continue or begin the session of a connection. `clean`: Clean Start (3.1.1: Clean Session)."""
+        """Continue or begin the session of a connection. `clean`: Clean Start (3.1.1: Clean Session). `make`: a new state."""
         former = self._states.pop(key, None)
         if former is not None and (clean or former.expires_at <= now or not may_resume(former)):
             ended, present = [former], None
         else:
             ended, present = [], former
-        state = present or SessionState(key, self._new_epoch() if expiry_s else b"", expiry_s)
+        state = present or make(key, self._new_epoch() if expiry_s else b"", expiry_s)
         state.expiry_s, state.expires_at = expiry_s, inf
         if expiry_s:
             ended += self._make_room()
