@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from fogline_edge.operate.status import read_status
-from fogline_lab.supervisor import ChildProcess, find_script, start_child, stop_children
+from fogline_lab.supervisor import ChildProcess, find_script, kill_child, start_child, stop_children
 
 LIMIT_S = 60.0
 SETTINGS = """
-tenant = "acme"
-gateway = "gw-1"
+tenant = "{tenant}"
+gateway = "{name}"
 data = "{data}"
 [uplink]
 bridge = "127.0.0.1:{bridge}"
@@ -23,10 +23,10 @@ port = 0
 class GatewayProcess:
     """The gateway process; it may be started again and again. `bridge`: a port of this machine. `more`: further settings."""
 
-    def __init__(self, folder: Path, bridge: int, more: str = "") -> None:
+    def __init__(self, folder: Path, bridge: int, more: str = "", *, name: str = "gw-1", tenant: str = "acme") -> None:
         self.data = folder / "data"
         config = folder / "edge.toml"
-        config.write_text(SETTINGS.format(data=self.data, bridge=bridge) + more)
+        config.write_text(SETTINGS.format(data=self.data, bridge=bridge, name=name, tenant=tenant) + more)
         self._process = ChildProcess(
             "gateway", [find_script("fogline-edge"), "run", "--insecure-dev", "--config", config], folder / "edge.log"
         )
@@ -35,6 +35,10 @@ class GatewayProcess:
         """Start the gateway, which kills itself at `point` if there is one. Returns the port of its MQTT listener."""
         ready = await start_child(self._process, LIMIT_S, crash_at=point)
         return int(ready["mqtt"].rpartition(":")[2])
+
+    async def kill(self) -> None:
+        """Kill the gateway, as a power cut does that spares the disk."""
+        await kill_child(self._process)
 
     async def died(self) -> bool:
         """Return True if the gateway ended as if it had been killed."""
