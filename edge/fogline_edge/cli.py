@@ -26,6 +26,7 @@ from fogline.process.files.owner import become_owner
 from fogline.process.files.tls_files import require_tls
 from fogline.process.one_cpu import stay_on_one_cpu
 from fogline_edge.adapters.ble.state import BleState, lines_of
+from fogline_edge.adapters.mqtt_client.state import BrokerState
 from fogline_edge.gateway import run_gateway
 from fogline_edge.machine.run_record import RunState, lines_of_run
 from fogline_edge.operate.first_settings import FILE, ask, next_steps, require_none, write_first
@@ -278,6 +279,8 @@ def run_status(arguments: argparse.Namespace) -> int:
     rows = [[each[name] for name in _COLUMNS] for each in status["streams"]]
     show_rows(_COLUMNS, rows, "no device has sent an event yet")
     _show_rules(status)
+    for name, client in status["mqtt_clients"].items():
+        show(f"MQTT client {name}: {msgspec.convert(client, BrokerState).sentence}")
     if "ble" in status:
         for line in lines_of(msgspec.convert(status["ble"], BleState)):
             show(line)

@@ -15,6 +15,7 @@ from fogline.events.codec import decode_event
 from fogline.events.event import Event, Lane, parse_rfc3339
 from fogline.gateway.ledger import total_by_rule
 from fogline_edge.adapters.ble.state import STATE_KEY, decode_state
+from fogline_edge.adapters.mqtt_client.state import read_clients
 from fogline_edge.machine.health import free_bytes
 from fogline_edge.machine.run_record import read_run
 from fogline_edge.outbox.file.copy_file import read_copy
@@ -39,6 +40,7 @@ SELECT lane, body
 FROM stream CROSS JOIN event
 ON place = (SELECT min(place) FROM event WHERE place > (number << 40) + settled AND place < (number + 1) << 40)
 """
+_KEPT = "SELECT key, value FROM kept WHERE key > ? AND key < ?"
 COUNTERS = ("acknowledged", "stored", "duplicate", "dead", "sent", "settled_events", "quarantined", "filtered", "dropped")
 
 
@@ -58,7 +60,7 @@ def _open_read_only(folder: Path) -> Iterator[sqlite3.Connection]:
 
 
 def read_status(folder: Path) -> dict[str, Any]:
-    """Return the counts per stream and in total, the file's size, the last time without room, the copy, and Bluetooth's state.
+    """Return the counts per stream and in total, the file's size, the last time without room, the copy, and adapters' states.
 
     Raises `Misconfigured`.
     """
@@ -69,6 +71,7 @@ def read_status(folder: Path) -> dict[str, Any]:
         (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
         (gateway,) = connection.execute("SELECT value FROM meta WHERE key = 'gateway'").fetchone()
         kept = [tuple(row) for row in connection.execute(SQL["kept_by_rules"])]
+        clients = connection.execute(_KEPT, ["mqtt-client/", "mqtt-client0"]).fetchall()
         ble = connection.execute("SELECT value FROM kept WHERE key = ?", [STATE_KEY]).fetchone()
     totals = {name: sum(stream[name] for stream in streams) for name in (*COUNTERS, "backlog")}
     status = {
@@ -81,6 +84,7 @@ def read_status(folder: Path) -> dict[str, Any]:
         "run": msgspec.to_builtins(read_run(folder)),
         "full": _full(folder),
         "copy": msgspec.to_builtins(read_copy(folder)),
+        "mqtt_clients": {name: msgspec.to_builtins(state) for name, state in read_clients(map(tuple, clients))},
         "streams": streams,
     }
     return status if ble is None else {**status, "ble": msgspec.to_builtins(decode_state(ble[0]))}

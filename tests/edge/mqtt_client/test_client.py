@@ -10,7 +10,9 @@ import pytest
 from fogline.dead_letter import decode_dead_letter
 from fogline.events.codec import decode_event
 from fogline.events.event import Lane, Receipt
+from fogline_edge.adapters.mqtt_client.state import read_clients
 from fogline_edge.broker_settings import TopicSettings
+from fogline_edge.operate.status import read_status
 from fogline_edge.outbox.file.schema import open_database
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.rows.stored_body import unpack_body
@@ -79,6 +81,8 @@ async def test_message_stored_before_its_acknowledgement_was_lost_is_stored_once
             assert (client.counters.again, client.counters.duplicate, client.counters.stored) == (1, 1, 0)
         bodies = [decode_event(unpack_body(body)).data for (body,) in reader.execute("SELECT body FROM event")]
         assert bodies.count(b"7") == 1
+        state = read_status(folder / "data")["mqtt_clients"]["site"]
+        assert (state["broker"], state["connected"]) == (f"127.0.0.1:{broker.port}", True)
     finally:
         reader.close()
         await outbox.close()
@@ -270,10 +274,10 @@ async def test_a_packet_id_of_an_older_connection_is_never_acknowledged_to_a_new
     async with connecting(memory, port, wait=False) as client:
         await memory.until(lambda: memory.waiting == 1, "the name of the session is kept")
         memory.release(1)
-        await memory.until(lambda: memory.waiting == 1, "the message is put")
+        await memory.until(lambda: memory.waiting == 2, "the state is kept and the message is put")
         client._inflow.connection.cut()
-        await memory.until(lambda: memory.waiting == 2, "the client is back, with a session of another name")
-        memory.release(1)
+        await memory.until(lambda: memory.waiting == 4, "the client is back, with another state and a session of another name")
+        memory.release(2)
         assert (client.counters.unacknowledged, client.counters.acknowledged) == (1, 0)
         memory.release()
         await eventually(lambda: client.counters.acknowledged == 1, "the copy of the new session is acknowledged")
@@ -395,3 +399,17 @@ async def test_a_tasmota_last_will_is_taken_although_it_is_retained(broker, conn
     async with connecting(port, broker, profile="tasmota"):
         (arrival,) = await port.until_stored(1)
     assert (arrival.device, arrival.type, arrival.lane, arrival.data) == ("plug-1", "availability", Lane.ALARM, b"Online")
+
+
+async def test_state_of_the_client_is_kept_for_the_status(broker, connecting, eventually):
+    port = MemoryPort()
+    async with connecting(port, broker) as client:
+        ((name, state),) = read_clients(port.kept("mqtt-client/").items())
+        assert (name, state.connected, state.problem, state.devices) == ("site", True, None, None)
+        assert state.sentence == f"connected to 127.0.0.1:{broker.port} since {state.since}"
+        broker.kill()
+        await eventually(lambda: client.problem is not None, "the loss is noticed")
+        ((_, state),) = read_clients(port.kept("mqtt-client/").items())
+        assert not state.connected
+        assert state.sentence.startswith(f"not connected to 127.0.0.1:{broker.port} since ")
+        assert state.sentence.endswith(client.problem)

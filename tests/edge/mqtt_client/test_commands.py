@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from fogline.commands.command import Deadline
+from fogline_edge.adapters.mqtt_client.state import read_clients
 from fogline_edge.machine.boot import beacon
 from fogline_lab.clock import pass_time
 from fogline_lab.commands import MemoryCommands, make_command
@@ -230,6 +231,15 @@ async def test_a_device_that_is_offline_is_unreachable_until_it_is_back(site, ev
         await commands.until(lambda: PLUG in commands.devices, "it is reachable again")
 
 
+async def test_status_says_how_many_devices_commands_reach(site):
+    port = MemoryPort()
+    async with site(port) as (program, commands, _):
+        await asyncio.to_thread(program.set_available, "hall/plug", online=False)
+        await commands.until(lambda: PLUG not in commands.devices, "it is unreachable")
+        ((_, state),) = read_clients(port.kept("mqtt-client/").items())
+        assert state.sentence.endswith("commands reach 3 of 4 devices, 1 are offline")
+
+
 async def test_without_its_program_no_device_is_reachable(site):
     async with site() as (program, commands, _):
         program._retain("bridge/state", {"state": "offline"})
@@ -297,6 +307,15 @@ async def test_a_broker_that_restarts_after_it_confirmed_still_brings_the_echo(s
         await until(lambda: program.is_connected, "the program is not back")
         await shown(program, client, "hall/plug", state="ON")
         await commands.until(lambda: "CMD-1" in commands.answers, "it is answered")
+
+
+async def test_commands_that_the_broker_does_not_confirm_are_bounded(site, monkeypatch):
+    monkeypatch.setattr("fogline_edge.adapters.mqtt_client.commands.MAX_UNCONFIRMED", 1)
+    async with site() as (_, commands, client):
+        client._inflow.connection._owner = _Deaf(client)
+        commands.send(switch())
+        commands.send(switch(LAMP, id="CMD-2"))
+        assert commands.told == [("not_sent", "CMD-2")]
 
 
 async def test_at_the_deadline_a_connection_with_an_unconfirmed_command_ends(site):

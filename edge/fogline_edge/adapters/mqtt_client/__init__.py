@@ -8,5 +8,6 @@
 `intake`: a message as an arrival
 `session`: the order of acknowledgements, and messages that may be retransmissions
 `profiles`: the profile of the settings
+`state`: the state of the clients, as `fogline-edge status` shows it
 `socket_stream`: the socket, without blocking the loop
 """

@@ -3,22 +3,26 @@
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Sequence
 from functools import partial
 
+import msgspec
 from paho.mqtt.client import MQTTMessage
 
 from fogline.amqp.backoff import Backoff
 from fogline.errors import Misconfigured, Unreachable
+from fogline.events.event import rfc3339
 from fogline.process.cancellation import end_tasks
 from fogline_edge.adapters.mqtt_client.access import check_client, load_access
 from fogline_edge.adapters.mqtt_client.commands import BrokerCommandCounters, BrokerCommands
 from fogline_edge.adapters.mqtt_client.connection import BrokerConnection
 from fogline_edge.adapters.mqtt_client.inflow import Inflow, MqttClientCounters
 from fogline_edge.adapters.mqtt_client.intake import BrokerIntake
-from fogline_edge.adapters.mqtt_client.profiles import NOTES, client_id_of, keys_of, make_profiles
+from fogline_edge.adapters.mqtt_client.profiles import client_id_of, keys_of, make_profiles
 from fogline_edge.adapters.mqtt_client.session import BrokerSession
 from fogline_edge.adapters.mqtt_client.socket_stream import dial
+from fogline_edge.adapters.mqtt_client.state import NOTES, STATE, BrokerState
 from fogline_edge.adapters.port import CommandPort, Port
 from fogline_edge.broker_settings import MqttClientSettings
 from fogline_edge.profiles.profile import ADAPTER, Filter
@@ -58,6 +62,7 @@ class MqttClient:
             self._filters = (*self._filters, *sends.filters)
             keys, limit_s = keys_of(settings, NOTES), settings.command_timeout_s
             self._commands = BrokerCommands(port, commands, sends, keys=keys, timeout_s=limit_s)
+        self._shown: BrokerState | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -124,6 +129,7 @@ class MqttClient:
         if self.problem != reason:
             _log.warning("MQTT client %s: %s; trying again", self._settings.name, reason)
         self.problem = reason
+        self._publish_state()
 
     def opened(self, connection: BrokerConnection, *, session_present: bool) -> None:
         """See `BrokerConnectionOwner.opened`. Subscribes, after a nonce for a new session is stored."""
@@ -161,12 +167,28 @@ class MqttClient:
             _log.info("MQTT client %s is subscribed at %s as %s", self._settings.name, self._settings.broker, self.client_id)
         if self._commands is not None and self._inflow.connection is not None:
             self._commands.subscribed(self._inflow.connection)
+        self._publish_state()
+
+    def _publish_state(self) -> None:
+        """Keep the state for `fogline-edge status`, if it has changed."""
+        since = self._shown.since if self._shown is not None else ""
+        devices = self._commands.devices if self._commands is not None else None
+        connected = bool(self.counters.connected)
+        state = BrokerState(
+            broker=self._settings.broker, since=since, connected=connected, problem=self.problem, devices=devices
+        )
+        if state == self._shown:
+            return
+        if self._shown is None or self._shown.connected is not connected:
+            state = msgspec.structs.replace(state, since=rfc3339(time.time_ns()))
+        self._shown = state
+        self._port.keep(f"{ADAPTER}/{self._settings.name}/{STATE}", msgspec.json.encode(state), lambda: None)
 
     def received(self, connection: BrokerConnection, message: MQTTMessage) -> None:
         """See `BrokerConnectionOwner.received`."""
         received = self._inflow.received(connection, message)
-        if self._commands is not None:
-            self._commands.received(received)
+        if self._commands is not None and self._commands.received(received):
+            self._publish_state()
 
     def published(self, connection: BrokerConnection, packet_id: int, code: int) -> None:
         """See `BrokerConnectionOwner.published`."""

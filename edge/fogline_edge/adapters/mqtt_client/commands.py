@@ -89,8 +89,13 @@ class BrokerCommands:
             task.cancel()
         await asyncio.gather(*self._answers, return_exceptions=True)
 
-    def received(self, message: BrokerMessage) -> None:
-        """Take each message of the broker, in order."""
+    @property
+    def devices(self) -> int:
+        """The number of devices that commands may reach, offline ones included."""
+        return len(self._profile.directory)
+
+    def received(self, message: BrokerMessage) -> bool:
+        """Take each message of the broker, in order. Returns True if the devices have changed."""
         directory = self._profile.directory
         self._profile.note(message)
         for device, note in directory.take_unkept().items():
@@ -104,6 +109,7 @@ class BrokerCommands:
             verdict = each.exchange.received(message)
             if verdict is not None:
                 self._decide(each, verdict)
+        return bool(changed)
 
     def published(self, connection: BrokerConnection, packet_id: int, code: int) -> None:
         """Take the broker's PUBACK."""

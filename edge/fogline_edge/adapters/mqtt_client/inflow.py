@@ -12,8 +12,8 @@ from fogline.errors import SlowDown
 from fogline.events.event import Arrival, Receipt
 from fogline_edge.adapters.mqtt_client.connection import BrokerConnection
 from fogline_edge.adapters.mqtt_client.intake import BrokerIntake
-from fogline_edge.adapters.mqtt_client.profiles import DIGESTS, NAMES
 from fogline_edge.adapters.mqtt_client.session import BrokerAck, BrokerSession
+from fogline_edge.adapters.mqtt_client.state import DIGESTS, NAMES
 from fogline_edge.adapters.port import Port
 from fogline_edge.profiles.profile import BrokerMessage, Ignored, IgnoreReason, Learned
 

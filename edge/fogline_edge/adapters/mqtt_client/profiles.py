@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from fogline.errors import Misconfigured
+from fogline_edge.adapters.mqtt_client.state import DIGESTS, NAMES, NOTES
 from fogline_edge.adapters.port import Port
 from fogline_edge.broker_settings import BrokerCommandSettings, MqttClientSettings
 from fogline_edge.profiles.broker_commands.exchange import BrokerCommandProfile
@@ -19,9 +20,6 @@ from fogline_edge.profiles.tasmota import Tasmota
 from fogline_edge.profiles.zigbee2mqtt import Zigbee2Mqtt
 from fogline_edge.rules.fields import PointerField, parse_field
 from fogline_edge.rules.payload import MISSING, follow
-
-NAMES, DIGESTS, NOTES = "name", "about", "device"
-"""Kinds of what a client keeps: names of devices, digests of their descriptions, and notes for their commands."""
 
 
 class KeptOfClient(NamedTuple):

@@ -95,6 +95,12 @@ class Directory:
         self._unkept[device] = None if note is None else msgspec.json.encode(note)
 
 
+def is_offline(note: bytes) -> bool:
+    """Return True for a note about a device that is offline."""
+    found = _decode(note)
+    return found is not None and not found.online
+
+
 def _decode(body: bytes) -> _Note | None:
     try:
         return read_document(body, _Note, "a note about a device")
