@@ -16,12 +16,13 @@ from rich.table import Table
 from demo.ble_devices import missing
 from demo.ble_judgement import BleJudgement
 from demo.ble_payload import ble_fleet
+from demo.hall import run_hall
 from demo.judgement import CommandJudgement
 from demo.payload import fleet
 from demo.report import DemoReport
 from demo.run import Demonstration, DemoOptions
 from demo.serve import make_site, serve
-from demo.workspace import Workspace, choose_ports, take_folder
+from demo.workspace import ROOT, Workspace, choose_ports, take_folder
 from fogline.errors import Misconfigured
 from fogline.installed import find_jars, find_java
 from fogline.process.console import command_line
@@ -38,6 +39,7 @@ examples:
   python deploy/demo                                  runs until Ctrl-C, then prints the result
   python deploy/demo --events 30000 --json out.json   stops by itself
   python deploy/demo --plain --minutes 60             runs for an hour
+  python deploy/demo --rules                          a hall that switches its fan offline, and sends means
   python deploy/demo --stay                           starts everything on the usual ports, to try by hand
 
 exit status: 0 no event is lost or duplicated; 1 otherwise; 2 something must be changed first: one line says what
@@ -64,6 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--no-kills", action="store_true", help="kill nothing")
     parser.add_argument("--insecure-dev", action="store_true", help="without TLS between gateways, bridge and operator")
     parser.add_argument("--plain", action="store_true", help="print lines instead of the live screen")
+    parser.add_argument("--rules", action="store_true", help="a hall instead: rules switch a fan offline, and means are sent")
     parser.add_argument("--stay", action="store_true", help="no devices and no kills: stay up until Ctrl-C")
     parser.add_argument("--keep", action="store_true", help="with --stay: keep the data of the last run")
     for name, what in (
@@ -106,6 +109,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json is not None and not arguments.json.absolute().parent.is_dir():
         raise Misconfigured(f"--json {arguments.json}: there is no such folder")
     find_java()
+    if arguments.rules:
+        find_jars("kafka")
+        return asyncio.run(run_hall(ROOT / ".fogline" / "demo-rules", Console(), arguments.json))
     for jars in ("kafka", "spark"):
         find_jars(jars)
     devices = [] if arguments.stay else fleet(arguments.devices, GATEWAYS)

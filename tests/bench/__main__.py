@@ -37,6 +37,7 @@ import killers
 import ledger
 import memory
 import pages
+import reaction
 import replay
 import scale
 import sink
@@ -59,6 +60,7 @@ MEASURES = {
     "bridge": bridge.measure,
     "bridges": bridges.measure,
     "flow": flow.measure,
+    "reaction": reaction.measure,
     "replay": replay.measure,
     "commits": commits.measure,
     "dedup": dedup.measure,

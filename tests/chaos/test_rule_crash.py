@@ -75,6 +75,7 @@ def judge(bridge: AcceptingBridge, got: list[str], state: str) -> None:
     assert reply.correlationid == f"rule/hot/{reading.id}"
 
 
+@pytest.mark.fault("X13")
 @pytest.mark.parametrize("point", a_few(ONCE, CrashPoint.AFTER_COMMIT_BEFORE_ACK, CrashPoint.AFTER_RULE_COMMIT_BEFORE_QUEUE))
 async def test_command_of_a_rule_is_done_once_although_the_gateway_is_killed_without_a_bridge(folder, point):
     port = free_port()
@@ -94,6 +95,7 @@ async def test_command_of_a_rule_is_done_once_although_the_gateway_is_killed_wit
     print(f"{point}: done once")
 
 
+@pytest.mark.fault("X13")
 async def test_command_of_a_rule_that_may_have_reached_its_device_ends_in_doubt(folder):
     bridge = AcceptingBridge()
     gateway = GatewayProcess(folder, await bridge.serve(), RULE.format(reply="false"))
