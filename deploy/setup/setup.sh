@@ -12,7 +12,7 @@
 # 3. .fogline/jars: the pinned jars of Kafka, Spark's connectors (s3: a client of S3, a Java compiler; tests: clients of AMQP and
 #    Eclipse Hono too), by Ivy, checked against their sha256; .fogline/jars/spark.jsa: an archive of Spark's classes;
 #    s3: .fogline/jars/s3/fogline-log-store.jar, compiled from cloud/java
-# 4. tests: node_modules of tests/contracts/foreign (an AMQP client, a Kafka client with the CloudEvents SDK) and of
+# 4. tests: node_modules of tests/contracts/foreign (an AMQP client, an MQTT client, a Kafka client with the CloudEvents SDK) and of
 #    tests/cloud/console/libraries (axe-core), by npm, checked against their lock files
 # 5. tests: .fogline/bin/cloudevents-go, a Kafka client with the CloudEvents SDK for Go, by go, checked against its go.sum
 #
@@ -227,6 +227,7 @@ if [ -n "$for_tests" ]; then
     install_jars amqp
     install_jars hono
     install_javascript tests/contracts/foreign/rhea
+    install_javascript tests/contracts/foreign/mqttjs
     install_javascript tests/contracts/foreign/cloudevents-js
     install_javascript tests/cloud/console/libraries
     install_go tests/contracts/foreign/cloudevents-go

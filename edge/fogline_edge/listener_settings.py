@@ -1,6 +1,14 @@
-"""Settings of listeners for devices on the network: their TLS."""
+"""Settings of listeners for devices on the network: TLS and WebSocket."""
 
-from fogline_edge.settings_types import Port, StrictTable
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from fogline_edge.settings_types import ORIGIN_PATTERN, URL_PATH_PATTERN, Port, StrictTable
+
+Origin = Annotated[str, Meta(pattern=ORIGIN_PATTERN)]
+UrlPath = Annotated[str, Meta(pattern=URL_PATH_PATTERN)]
 
 
 class ListenerTlsSettings(StrictTable, frozen=True, kw_only=True):
@@ -32,3 +40,22 @@ class HttpTlsSettings(ListenerTlsSettings, frozen=True, kw_only=True):
     """Address to listen on; `0.0.0.0`: all."""
     port: Port = 8443
     """TCP port; 0: any free one."""
+
+
+class WebSocketSettings(StrictTable, frozen=True, kw_only=True):
+    """MQTT over WebSocket, for pages in browsers, and for networks that let only the web through.
+
+    With `[mqtt.tls]` it speaks TLS with the same files. Devices log in as without WebSocket.
+    """
+
+    host: str | None = None
+    """Address to listen on. Default: that of `[mqtt.tls]`; without TLS that of `[mqtt]`, by the same rules."""
+    port: Port = 8083
+    """TCP port; 0: any free one."""
+    path: UrlPath = "/mqtt"
+    """Path of the URL to which clients connect."""
+    origins: list[Origin] = msgspec.field(default_factory=list)
+    """Origins of the pages whose scripts may connect, for example `https://plant.example`. Default: no page may. Clients that
+    are no browsers need none."""
+    plain: bool = False
+    """`true`: no TLS although there is `[mqtt.tls]`, because a web server on this machine speaks it."""

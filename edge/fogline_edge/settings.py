@@ -13,7 +13,7 @@ from fogline.process.files.tls_files import TlsSettings, resolve_tls
 from fogline.tracing.settings import TracingSettings, resolve_tracing
 from fogline_edge.ble_settings import BleSettings
 from fogline_edge.broker_settings import MqttClientSettings, TopicSettings
-from fogline_edge.listener_settings import HttpTlsSettings, MqttTlsSettings
+from fogline_edge.listener_settings import HttpTlsSettings, MqttTlsSettings, WebSocketSettings
 from fogline_edge.rule_settings import RuleSettings, names_twice
 from fogline_edge.settings_types import DeviceLane, Identifier, Port, Positive, StrictTable, check_content_type
 
@@ -124,6 +124,7 @@ class MqttSettings(StrictTable, frozen=True, kw_only=True):
     plain_on_lan: bool = False
     """`true`: `host` may be of a network, although passwords and events cross it in clear text. It needs `users`."""
     tls: MqttTlsSettings | None = None
+    websocket: WebSocketSettings | None = None
     max_packet_bytes: Annotated[int, Meta(ge=256, le=700_000)] = 262_144
     """Largest packet in bytes."""
     receive_maximum: Annotated[int, Meta(ge=1, le=65535)] | None = None
@@ -149,6 +150,17 @@ class MqttSettings(StrictTable, frozen=True, kw_only=True):
     def plain_port(self) -> int | None:
         """The port without TLS; None if only TLS is spoken."""
         return 1883 if self.port is None and self.tls is None else self.port
+
+    @property
+    def websocket_tls(self) -> MqttTlsSettings | None:
+        """The TLS of WebSocket; None if it has none."""
+        return None if self.websocket is None or self.websocket.plain else self.tls
+
+    @property
+    def websocket_host(self) -> str:
+        """The address of WebSocket."""
+        given = None if self.websocket is None else self.websocket.host
+        return given or (self.host if self.websocket_tls is None else self.websocket_tls.host)
 
 
 class PathSettings(StrictTable, frozen=True, kw_only=True):

@@ -10,6 +10,8 @@ from fogline.errors import Poison
 
 IDENTIFIER_PATTERN = r"^[A-Za-z0-9._:\-]{1,64}$"
 BLE_ADDRESS_PATTERN = r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$"
+ORIGIN_PATTERN = r"^https?://[A-Za-z0-9.\-\[\]:]+$"
+URL_PATH_PATTERN = r"^/[!-\"$->@-~]*$"
 Identifier = Annotated[str, Meta(pattern=IDENTIFIER_PATTERN)]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Positive = Annotated[int, Meta(ge=1)]

@@ -151,6 +151,8 @@ _PATTERNS = {
     fogline_cloud.settings.SERVER_PATTERN: "URL of a server",
     fogline_edge.settings_types.BLE_ADDRESS_PATTERN: "Bluetooth address",
     fogline_edge.rule_settings.AGGREGATE_PATTERN: "aggregate",
+    fogline_edge.settings_types.ORIGIN_PATTERN: "`http://` or `https://`, host, and port if it is another one",
+    fogline_edge.settings_types.URL_PATH_PATTERN: "path that begins with `/`",
 }
 
 if __name__ == "__main__":

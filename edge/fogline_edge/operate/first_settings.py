@@ -162,6 +162,8 @@ def settings_text(first: FirstSettings, *, tls: bool, data: str = "data", proxy:
         f'# key = "{CERTIFICATE}"',
         f'# ca = "{CA}"                # devices may log in by a certificate: fogline ca issue device NAME',
         "",
+        "# [mqtt.websocket]             # MQTT over WebSocket, port 8083: docs/devices-mqtt.md",
+        "",
         "# [coap]                       # CoAP for devices on this machine, port 5683",
         "",
         "# [http]                       # HTTP for devices on this machine, port 8080; [http.tls]: HTTPS: docs/devices-http.md",

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import h11
 
+from fogline_lab.clock import pass_time
+
 LIMIT_S = 60.0
 
 
@@ -67,6 +69,16 @@ class Talker:
         self.writer.close()
         with contextlib.suppress(OSError):  # the other side may have ended first, in TCP or in TLS
             await self.writer.wait_closed()
+
+
+async def minutes_pass(condition, what: str) -> None:
+    """Let minutes pass until it is so. One is not enough while the kernel still takes responses that nobody reads."""
+    for _ in range(3000):
+        if condition():
+            return
+        pass_time(60)
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"not so: {what}")
 
 
 def request(path="/telemetry/acme/d1", body: bytes = b"x", method: str = "PUT", **headers: str) -> bytes:

@@ -1,6 +1,7 @@
 """Errors that the loop catches fail a test. `listening` gives it a listener on a free port, `dial` a client."""
 
 import asyncio
+import logging
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -10,10 +11,12 @@ import pytest
 
 from coroutines import run_test
 from fogline_edge.adapters.mqtt.protocol.packets import Connack, Connect, Packet, ServerPacket
+from fogline_edge.adapters.mqtt.server import connection
 from fogline_edge.adapters.mqtt.server.listener import MqttListener
 from fogline_edge.adapters.port import CommandPort, Port
 from fogline_edge.settings import MqttSettings
 from fogline_lab.device.mqtt_wire import LIMIT_S, MqttWire
+from fogline_lab.device.websocket_pipe import open_websocket
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -25,7 +28,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 def dial():
     """Opens a client, and gives it with the CONNACK that it got; without a client id nothing is sent at first.
 
-    `tls`: it speaks TLS.
+    `tls`: it speaks TLS. `web`: it speaks WebSocket.
     """
 
     @asynccontextmanager
@@ -35,11 +38,14 @@ def dial():
         *,
         version: int = 5,
         tls: ssl.SSLContext | None = None,
+        web: bool = False,
         **connect: Any,
     ) -> AsyncIterator[tuple[MqttWire, Packet | ServerPacket | None]]:
-        address = listener.addresses["mqtt" if tls is None else "mqtts"]
+        address = listener.addresses[f"mqtt{'-ws' if web else ''}{'' if tls is None else 's'}"]
         async with asyncio.timeout(LIMIT_S):
-            wire = MqttWire(*await asyncio.open_connection(*address, ssl=tls), version)
+            reader, writer = await asyncio.open_connection(*address, ssl=tls)
+            pipe = await open_websocket(reader, writer) if web else None
+        wire = MqttWire(reader, writer, version) if pipe is None else MqttWire(pipe, pipe, version)
         answer: Packet | ServerPacket | None = None
         if client_id is not None:
             await wire.send(Connect(version=version, client_id=client_id, **connect))
@@ -73,3 +79,23 @@ def listening():
         return listening()
 
     return listening
+
+
+@pytest.fixture
+def refusals():
+    """The listener's lines about connections that ended."""
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            found.append(record.getMessage())
+
+    found: list[str] = []
+    handler, log = Lines(), logging.getLogger(connection.__name__)
+    (throttle,) = log.filters
+    throttle._passed.clear()  # of the tests before
+    level = log.level
+    log.setLevel(logging.INFO)
+    log.addHandler(handler)
+    yield found
+    log.removeHandler(handler)
+    log.setLevel(level)

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import logging
 
 import pytest
 
@@ -26,26 +25,6 @@ FLAT_BYTES = 3_000_000
 def secured(folder, monkeypatch) -> MqttTlsFiles:
     monkeypatch.setattr(tls_files, "QUIET_S", 0)  # a list of revoked certificates counts with the next connection
     return MqttTlsFiles(folder)
-
-
-@pytest.fixture
-def refusals():
-    """The listener's lines about connections that ended."""
-
-    class Lines(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            found.append(record.getMessage())
-
-    found: list[str] = []
-    handler, log = Lines(), logging.getLogger(connection.__name__)
-    (throttle,) = log.filters
-    throttle._passed.clear()  # of the tests before
-    level = log.level
-    log.setLevel(logging.INFO)
-    log.addHandler(handler)
-    yield found
-    log.removeHandler(handler)
-    log.setLevel(level)
 
 
 @pytest.mark.fault("S5")

@@ -5,5 +5,6 @@
 `mqtt_lamp`: a small MQTT device that keeps its session
 `mqtt_talk`: an MQTT client without a network
 `mqtt_wire`: an MQTT client made of bytes
+`websocket_pipe`: a WebSocket client made of bytes
 `zigbee2mqtt_program`: Zigbee2MQTT at a broker, without a radio
 """

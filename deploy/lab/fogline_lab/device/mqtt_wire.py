@@ -7,6 +7,7 @@ from typing import Any
 from fogline_edge.adapters.mqtt.protocol.framing import Framer
 from fogline_edge.adapters.mqtt.protocol.packets import Packet, Ping, Publish, ServerPacket, Suback, Subscribe
 from fogline_edge.adapters.mqtt.protocol.primitives import PacketType
+from fogline_lab.device.websocket_pipe import WebSocketPipe
 from fogline_lab.mqtt_packets import decode, encode
 
 LIMIT_S = 60.0
@@ -16,8 +17,8 @@ LIMIT_S = 60.0
 class MqttWire:
     """A connection of an MQTT client. `version`: its protocol level."""
 
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
+    reader: asyncio.StreamReader | WebSocketPipe
+    writer: asyncio.StreamWriter | WebSocketPipe
     version: int
     framer: Framer = field(default_factory=lambda: Framer(1_000_000, first=None))
 

@@ -9,5 +9,6 @@
 `listener`: accepts connections
 `reader`: bytes from the socket to the state machine
 `session_expiry`: restores sessions, and ends them in time
+`websocket_layer`: MQTT over WebSocket
 `wills`: wills that wait for their delay
 """

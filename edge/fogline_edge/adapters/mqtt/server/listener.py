@@ -29,6 +29,7 @@ from fogline_edge.adapters.mqtt.session.sessions import Sessions
 from fogline_edge.adapters.port import CommandPort, Port
 from fogline_edge.adapters.sockets.listening import Addresses, ListeningPlace, addresses_of, listen
 from fogline_edge.adapters.sockets.tls_layer import TlsLayer
+from fogline_edge.listener_settings import WebSocketSettings
 from fogline_edge.machine.boot import beacon
 from fogline_edge.settings import LimitSettings, MqttSettings
 
@@ -99,8 +100,9 @@ class MqttListener:
         except Misconfigured:
             self._session_expiry.timer.cancel()
             raise
-        if "mqtt" in self._servers and not is_loopback(self._settings.host):
-            _log.warning("mqtt.plain_on_lan: passwords and events cross the network of %s in clear text", self._settings.host)
+        for name, host in (("mqtt", self._settings.host), ("mqtt-ws", self._settings.websocket_host)):
+            if name in self._servers and not is_loopback(host):
+                _log.warning("mqtt.plain_on_lan: passwords and events cross the network of %s in clear text", host)
         for name, address in self.addresses.items():
             _log.info("the MQTT listener (%s) accepts connections on %s:%s", name, *address)
 
@@ -113,9 +115,28 @@ class MqttListener:
                 "mqtts", "mqtt.tls", tls.host, tls.port, lambda: TlsLayer(access.tls_context(), ClientConnection(self))
             )
 
+        if settings.websocket is not None:
+            yield self._websocket(settings.websocket, access)
+
+    def _websocket(self, web: WebSocketSettings, access: ListenerAccess) -> ListeningPlace:
+        from fogline_edge.adapters.mqtt.protocol.websocket_handshake import OpeningHandshake, OriginRule  # noqa: PLC0415 - as the next
+        from fogline_edge.adapters.mqtt.server.websocket_layer import WebSocketLayer  # noqa: PLC0415 - wsproto and h11 cost 3 MB, and not all need them
+
+        host, secure = self._settings.websocket_host, self._settings.websocket_tls is not None
+        rule = OriginRule(web.origins, secure=secure, loopback=is_loopback(host))
+
+        def plain() -> WebSocketLayer:
+            return WebSocketLayer(OpeningHandshake(web.path, rule), ClientConnection(self))
+
+        if not secure:
+            return ListeningPlace("mqtt-ws", "mqtt.websocket", host, web.port, plain)
+        return ListeningPlace(
+            "mqtt-wss", "mqtt.websocket", host, web.port, lambda: TlsLayer(access.websocket_context(), plain())
+        )
+
     @property
     def addresses(self) -> Addresses:
-        """Host and port of each listening socket: `mqtt` without TLS, `mqtts` with it."""
+        """Host and port of each listening socket: `mqtt` without TLS, `mqtts` with it; `mqtt-ws`, `mqtt-wss` over WebSocket."""
         return addresses_of(self._servers)
 
     async def close(self) -> None:

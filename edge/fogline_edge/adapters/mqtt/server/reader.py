@@ -45,6 +45,7 @@ class PacketReader:
         self._account: ByteAccount = listener.budget.open(address, self._give_up)
         self._address = address
         self._unfinished_since: float | None = None
+        self._below_bytes = 0
 
     @property
     def room_bytes(self) -> int:
@@ -73,6 +74,11 @@ class PacketReader:
         self._protocol.bytes_received(now, drained=self.runner.drained)
         self._framer.feed(data)
         self._read(now)
+        self._count()
+
+    def hold_below(self, count: int) -> None:
+        """Count bytes of a handshake that a layer below keeps."""
+        self._below_bytes = count
         self._count()
 
     def admit(self) -> None:
@@ -133,7 +139,7 @@ class PacketReader:
 
     def _count(self) -> None:
         """Count the bytes that the framer keeps, and end the connection if there is no room for them."""
-        if not self.gate.closed and not self._account.hold(self._framer.held_bytes):
+        if not self.gate.closed and not self._account.hold(self._framer.held_bytes + self._below_bytes):
             self._give_up()
 
     def _give_up(self) -> None:
