@@ -277,14 +277,18 @@ class Ingest:
             if verdict.rule is not None:
                 self._streams.count_rule(stream, verdict.rule, RuleOutcome.DUPLICATE)
             return Receipt.DUPLICATE
+        if arrival.report is not None:
+            duplicates.note_reported(group, arrival)
+        return self._take_new(group, arrival, when, verdict, reduces=reduces)
+
+    def _take_new(self, group: Group, arrival: Arrival, when: Moment, verdict: NewEvent, *, reduces: bool) -> Receipt:
+        """Keep back or append an arrival that is no duplicate, and count it by the rule that identified it."""
         if (rule := arrival.identity) is not None:
             outcome = verdict.outcome if rule.content is not None else None
-            self._streams.count_rule(stream, rule.rule, outcome or RuleOutcome.UNIDENTIFIED)
+            self.count_rule(arrival.lane, rule.rule, outcome or RuleOutcome.UNIDENTIFIED)
         if verdict.original is not None:
             relation = POSSIBLE_DUPLICATE if verdict.outcome is RuleOutcome.MARKED else CONFLICTING
             arrival = naming(arrival, relation, verdict.original)
-        if arrival.report is not None:
-            duplicates.note_reported(group, arrival)
         if reduces and self._keeps_back(group, arrival, when, verdict):
             return Receipt.FILTERED
         event_id = self.append(group, arrival, when, verdict)
