@@ -59,8 +59,7 @@ class BridgeSettings(_Strict, frozen=True, kw_only=True):
     checkpoint_s: Annotated[float, Meta(gt=0)] = 5.0
     """How often a shard writes its checkpoint, in seconds."""
     queue_bytes: Annotated[int, Meta(ge=1_048_576)] = 268_435_456
-    """Bytes of messages of all connections that may wait for a Kafka transaction, a gateway or another bridge. Above half,
-    senders get no credit."""
+    """Bytes of messages that may wait for Kafka, a gateway or another bridge. Above half, senders get no credit."""
     queue_connection_bytes: Annotated[int, Meta(ge=1_048_576)] = 16_777_216
     """The same of one connection."""
     max_consumers: Annotated[int, Meta(ge=0)] = 16

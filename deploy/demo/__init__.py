@@ -13,6 +13,7 @@
 `devices`: simulated MQTT and CoAP devices, a process of its own
 `evidence`: event ids read from the devices' file, Kafka and the table
 `freshness`: times from acknowledgements to rows, and from Spark's start to its next commit; pure
+`hall`: a hall whose gateway switches a fan by rules, also while the bridge is away
 `judgement`: comparison of sets of event ids, and of commands with their records and effects; pure
 `killer`: kills parts and waits for their recovery
 `mqtt_device`: one simulated MQTT device

@@ -12,7 +12,7 @@ from fogline.events.event import Arrival, Lane, Receipt
 from fogline.process.loop_calls import call_soon
 from fogline_edge.outbox.gathering import Gathering
 from fogline_edge.outbox.rows.group import Group
-from fogline_edge.outbox.writer.ingest import Act, Ingest
+from fogline_edge.outbox.writer.ingest import Act, Ingest, keep_value
 from fogline_edge.outbox.writer.writer_queue import FAILED, Results
 from fogline_edge.settings import EdgeSettings
 
@@ -97,7 +97,9 @@ class OutboxPort:
             self._kept.pop(key, None)
         else:
             self._kept[key] = value
-        self.act(lambda ingest, _: ingest.keep(key, value), lambda _: done(), size=len(key) + len(value or b""))
+        self.act(
+            lambda ingest, _: keep_value(ingest.connection, key, value), lambda _: done(), size=len(key) + len(value or b"")
+        )
 
     def kept(self, prefix: str) -> Mapping[str, bytes]:
         """See `fogline_edge.adapters.port.Port.kept`."""

@@ -20,7 +20,7 @@ from fogline_edge.operate.settings_check import check
 from fogline_edge.operate.status import read_since
 from fogline_edge.rule_settings import RuleSettings, RuleTable
 from fogline_edge.rule_trial.events import ExpectedEvent, read_expected
-from fogline_edge.rule_trial.trial import TrialEvent, TrialResult, arrival_of, open_trial
+from fogline_edge.rule_trial.trial import RuleTrialResult, TrialEvent, arrival_of, open_trial
 from fogline_edge.settings import EdgeSettings, load
 
 QUIET = "quiet"
@@ -80,7 +80,7 @@ def run_check(arguments: argparse.Namespace) -> int:
 class _Tried(NamedTuple):
     where: str
     event: TrialEvent
-    result: TrialResult
+    result: RuleTrialResult
     wrong: dict[str, str]
 
 

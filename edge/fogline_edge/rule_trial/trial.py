@@ -68,7 +68,7 @@ class TrialEvent(NamedTuple):
     clock_right: bool = True
 
 
-class TrialResult(NamedTuple):
+class RuleTrialResult(NamedTuple):
     """What became of one event. `outcomes`: of the rules that did something, by rule. `actions`: in words.
 
     `problems`: the rules whose condition has no value for the event, with the reason.
@@ -89,7 +89,7 @@ class RuleTrial:
         self._seen: dict[str, int] = {}
         self._counted = self._counts()
 
-    def take(self, event: TrialEvent) -> TrialResult:
+    def take(self, event: TrialEvent) -> RuleTrialResult:
         """Take an event as the gateway would."""
         store = self._store
         self._clock.set(event.at_ns, right=event.clock_right)
@@ -108,7 +108,7 @@ class RuleTrial:
         problems = problems_of(store.connection.execute(SQL["kept_by_rules"]))
         doubtful = (RuleOutcome.ERROR, RuleOutcome.CLOCK)
         why = {rule: problems[rule] for rule, outcome in outcomes.items() if outcome in doubtful and rule in problems}
-        return TrialResult(receipt, outcomes, [*self._commands(), *self._alarms()], why)
+        return RuleTrialResult(receipt, outcomes, [*self._commands(), *self._alarms()], why)
 
     def _counts(self) -> dict[str, dict[str, int]]:
         return total_by_rule(each.counts.rules for each in self._store.streams.everything())

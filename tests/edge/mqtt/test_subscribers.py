@@ -295,9 +295,9 @@ async def test_resent_message_is_delivered_once_and_dead_letters_never(gateway, 
 
 async def test_rules_publish_messages_of_their_own(gateway, dial):
     async with gateway(subscribers={"hall": ["rule/#"]}) as listener, dial(listener, "v", **HALL) as (wire, _):
-        listener.publish("rule/fan", b"early", {})
+        listener.dispatch.feed.publish("rule/fan", b"early", {})
         await wire.subscribe("rule/+")
-        listener.publish("rule/fan", b"on", {"rule": "fan"}, "text/plain")
+        listener.dispatch.feed.publish("rule/fan", b"on", {"rule": "fan"}, "text/plain")
         packet = await wire.receive()
         assert isinstance(packet, Publish)
         assert (packet.topic, packet.payload, packet.properties.user) == ("rule/fan", b"on", (("rule", "fan"),))

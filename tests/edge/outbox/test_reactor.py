@@ -13,6 +13,7 @@ from fogline.events.report_on_change import ReportPolicy
 from fogline_edge.downlink.journal import open_entries
 from fogline_edge.operate.status import read_status
 from fogline_edge.outbox.rows import command_rows
+from fogline_edge.outbox.writer.ingest import keep_value
 from fogline_edge.outbox.writer.reactor import STATE_KEY
 from fogline_edge.rule_settings import ActionTable, IdentityTable, ReduceTable, RuleSettings
 from fogline_edge.rules.react import MAX_CHAIN
@@ -220,7 +221,7 @@ def test_rule_that_the_settings_no_longer_have_leaves_nothing(opened):
 def test_state_of_another_version_begins_anew(opened):
     store = opened(rule())
     with store.transaction():
-        store.ingest.keep(f"{STATE_KEY}hot", b"?")
+        keep_value(store.connection, f"{STATE_KEY}hot", b"?")
     store.connection.close()
     store = opened(rule())
     take(store, hot(1))

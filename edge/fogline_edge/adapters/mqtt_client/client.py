@@ -172,7 +172,7 @@ class MqttClient:
     def _publish_state(self) -> None:
         """Keep the state for `fogline-edge status`, if it has changed."""
         since = self._shown.since if self._shown is not None else ""
-        devices = self._commands.devices if self._commands is not None else None
+        devices = len(self._commands.profile.directory) if self._commands is not None else None
         connected = bool(self.counters.connected)
         state = BrokerState(
             broker=self._settings.broker, since=since, connected=connected, problem=self.problem, devices=devices

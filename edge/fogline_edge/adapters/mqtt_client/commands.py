@@ -57,7 +57,7 @@ class BrokerCommands:
         self.counters = BrokerCommandCounters()
         self._port = port
         self._commands = commands
-        self._profile = profile
+        self.profile = profile
         self._keys = keys
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
@@ -69,7 +69,7 @@ class BrokerCommands:
     def subscribed(self, connection: BrokerConnection) -> None:
         """Note that messages arrive on this connection: from now on, an echo of a command cannot be missed."""
         self._connection = connection
-        self._refresh(self._profile.directory)
+        self._refresh(self.profile.directory)
 
     def disconnected(self) -> None:
         """Note that the connection has ended. Commands that the broker has confirmed go on waiting for their echo."""
@@ -89,20 +89,15 @@ class BrokerCommands:
             task.cancel()
         await asyncio.gather(*self._answers, return_exceptions=True)
 
-    @property
-    def devices(self) -> int:
-        """The number of devices that commands may reach, offline ones included."""
-        return len(self._profile.directory)
-
     def received(self, message: BrokerMessage) -> bool:
         """Take each message of the broker, in order. Returns True if the devices have changed."""
-        directory = self._profile.directory
-        self._profile.note(message)
+        directory = self.profile.directory
+        self.profile.note(message)
         for device, note in directory.take_unkept().items():
             self._port.keep(self._keys + device, note, lambda: None)
         if changed := directory.take_changed():
             self._refresh(changed)
-        named = self._profile.answer(message)
+        named = self.profile.answer(message)
         if named is not None and named.command_id not in self._open:  # a command of a former run, or it came twice
             self._store(store_when_room(self._commands, named.device, named.command_id, named.reply))
         for each in list(self._open.values()):
@@ -138,11 +133,11 @@ class BrokerCommands:
         """As `Executor.execute`."""
         connection = self._connection
         unconfirmed = sum(1 for each in self._open.values() if each.packet_id)
-        if connection is None or unconfirmed >= MAX_UNCONFIRMED or not self._profile.directory.is_reachable(command.device):
+        if connection is None or unconfirmed >= MAX_UNCONFIRMED or not self.profile.directory.is_reachable(command.device):
             self._commands.not_sent(command.id)
             return
         try:
-            exchange = self._profile.begin(command)
+            exchange = self.profile.begin(command)
         except Poison as error:
             self.counters.refused += 1
             self._commands.refused(command.id, str(error))
@@ -214,7 +209,7 @@ class BrokerCommands:
     def _refresh(self, devices: Iterable[str]) -> None:
         """Report which of these devices are reachable now."""
         for device in devices:
-            reachable = self._connection is not None and self._profile.directory.is_reachable(device)
+            reachable = self._connection is not None and self.profile.directory.is_reachable(device)
             if reachable and device not in self._reachable:
                 self._reachable.add(device)
                 self._commands.reachable(device, self)

@@ -145,13 +145,6 @@ class Ingest:
             committed_ns = self.clock.time_ns()
             self._export(store_spans((each.body for _, events in written for each in events), committed_ns))
 
-    def keep(self, key: str, value: bytes | None) -> None:
-        """Store an adapter's own value, or delete it if `value` is None."""
-        if value is None:
-            self.connection.execute(SQL["drop_kept"], (key,))
-        else:
-            self.connection.execute(SQL["keep"], (key, value))
-
     def count_rule(self, lane: Lane, rule: str, outcome: RuleOutcome) -> None:
         """Count an event of a lane by a rule."""
         self._streams.count_rule(self._streams.of_lane(lane), rule, outcome)
@@ -319,6 +312,14 @@ class Ingest:
         for key, entry in verdict.remember:
             group.memory[key] = (arrival.device, entry)
         return event_id
+
+
+def keep_value(connection: sqlite3.Connection, key: str, value: bytes | None) -> None:
+    """Store a value of an adapter or of the rules, or delete it if `value` is None."""
+    if value is None:
+        connection.execute(SQL["drop_kept"], (key,))
+    else:
+        connection.execute(SQL["keep"], (key, value))
 
 
 def insert_many(connection: sqlite3.Connection, rows: list[EventRow]) -> None:

@@ -19,7 +19,7 @@ from fogline_edge.machine.boot import Moment, time_of_day
 from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.rows.command_rows import insert_command, is_room
 from fogline_edge.outbox.rows.group import Group
-from fogline_edge.outbox.writer.ingest import Ingest, Waiting
+from fogline_edge.outbox.writer.ingest import Ingest, Waiting, keep_value
 from fogline_edge.rules.actions import Cause, alarm_of, command_of
 from fogline_edge.rules.react import LastValue, ReactRule, ReactRules, RuleState
 from fogline_edge.rules.react_memory import ReactMemory
@@ -77,11 +77,11 @@ class Reactor:
         """Within the transaction: write what has changed."""
         memory = self._memory
         for name in memory.changed_states:
-            self._ingest.keep(STATE_KEY + name, _pack(memory.states[name]))
+            keep_value(self._ingest.connection, STATE_KEY + name, _pack(memory.states[name]))
         for key in memory.changed_values:
-            self._ingest.keep(LAST_KEY + key, _pack(memory.values[key]))
+            keep_value(self._ingest.connection, LAST_KEY + key, _pack(memory.values[key]))
         for key in self._unknown:
-            self._ingest.keep(key, None)
+            keep_value(self._ingest.connection, key, None)
         memory.changed_states.clear()
         memory.changed_values.clear()
         self._unknown.clear()

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from fogline.address import shown
 from fogline.errors import Misconfigured, SlowDown
@@ -219,10 +219,6 @@ class MqttListener:
             if connection.login is not None and self._access.secret_of(connection.login[0]) != connection.login[1]:
                 detail = f"user {shown(connection.login[0])} was deleted, or has another password"
                 connection.disconnect(Reason.NOT_AUTHORIZED, CloseReason.REFUSED, detail)
-
-    def publish(self, topic: str, payload: bytes, properties: Mapping[str, str], content_type: str | None = None) -> None:
-        """See `EventFeed.publish`."""
-        self.dispatch.feed.publish(topic, payload, properties, content_type)
 
     def schedule(self, flush: Callable[[], None]) -> None:
         """See `ListenerContext.schedule`. One callback of the loop serves all connections."""
