@@ -26,7 +26,7 @@ async def _dial_through(proxy: ProxyAddress, host: str, port: int, engine: Engin
     try:
         async with asyncio.timeout(HANDSHAKE_S):
             transport, _ = await asyncio.get_running_loop().create_connection(lambda: exchange, proxy.host, proxy.port)
-    except (OSError, TimeoutError, UnicodeError) as error:
+    except (OSError, TimeoutError, ValueError) as error:
         raise cannot_connect(proxy, error) from None
     try:
         async with asyncio.timeout(HANDSHAKE_S):

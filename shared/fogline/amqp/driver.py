@@ -365,7 +365,7 @@ async def connect(host: str, port: int, engine: Engine, handler: Handler) -> Amq
     try:
         async with asyncio.timeout(HANDSHAKE_S):
             await asyncio.get_running_loop().create_connection(make, host, port)
-    except (OSError, TimeoutError, UnicodeError) as error:  # UnicodeError: no host can have such a name
+    except (OSError, TimeoutError, ValueError) as error:  # ValueError: no host can have such a name
         raise Unreachable(f"cannot connect to {host}:{port}: {error or 'timeout'}") from None
     return made[0]
 

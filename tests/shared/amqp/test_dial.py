@@ -167,3 +167,9 @@ async def test_a_cancelled_attempt_leaves_no_socket_open(kind):
     server.close()
     gc.collect()
     assert not open_connections()
+
+
+@pytest.mark.parametrize("name", ["a..b", "x" * 70, "fog\0"], ids=["empty label", "long label", "control character"])
+async def test_a_name_that_no_host_can_have_is_unreachable(name):
+    """The resolver raises errors of encodings for it, which ended the task that connects."""
+    assert name[:3] in await refusal(None, name)

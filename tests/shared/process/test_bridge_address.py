@@ -39,6 +39,8 @@ def test_an_address_is_a_place_and_for_websocket_a_request(text, tls, address, r
     ("text", "tls", "why"),
     [
         ("fog.example", True, "expected host:port"),
+        ("a..b:5671", True, "expected host:port"),
+        ("wss://a..b/amqp", True, "expected host:port, or wss://host/path"),
         ("https://fog.example", True, "expected host:port, or wss://host/path"),
         ("wss://", True, "expected host:port, or wss://host/path"),
         ("wss://fog.example:99999/", True, "expected host:port, or wss://host/path"),

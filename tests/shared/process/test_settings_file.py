@@ -64,7 +64,7 @@ def test_folders_are_beside_the_file(folder):
     assert edge.load(path).mqtt.users == str(folder / "passwd")
 
 
-@pytest.mark.parametrize("text", ["", "host", "host:", "host:x", "host:99999", ":1"])
+@pytest.mark.parametrize("text", ["", "host", "host:", "host:x", "host:99999", ":1", "a..b:1", "two words:1", "fog\n:1"])
 def test_an_address_that_is_none(text):
     with pytest.raises(Misconfigured, match="host:port"):
         split_endpoint(text, "uplink.bridge")

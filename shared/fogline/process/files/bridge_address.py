@@ -4,7 +4,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from fogline.errors import Misconfigured
-from fogline.process.files.settings_file import is_loopback, split_endpoint
+from fogline.process.files.settings_file import is_host, is_loopback, split_endpoint
 from fogline.transport.proxy.proxy_address import authority
 from fogline.transport.websocket_request import WebSocketRequest
 
@@ -50,12 +50,12 @@ def parse_bridge(text: str, key: str, *, tls: bool) -> BridgeAddress:
 def _websocket(text: str, key: str, *, tls: bool) -> BridgeAddress:
     try:
         parts = urlsplit(text)
-        scheme, host, port = parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme, 0)
+        scheme, host, port = parts.scheme, parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
     except ValueError:
-        scheme, host, port = "", None, 0
+        scheme, host, port = "", "", 0
     path = parts.path or "/" if scheme else ""
     plain = all("!" <= each <= "~" for each in path)
-    if scheme not in _PORTS or not host or not plain or "@" in parts.netloc or parts.query or parts.fragment:
+    if scheme not in _PORTS or not is_host(host) or not plain or "@" in parts.netloc or parts.query or parts.fragment:
         raise Misconfigured(f"{key} = {text!a}: expected host:port, or wss://host/path for AMQP over WebSocket")
     if tls != (scheme == "wss"):
         raise Misconfigured(f"{key} = {text!a}: " + ("with TLS, write wss://" if tls else "wss:// needs [uplink.tls]"))

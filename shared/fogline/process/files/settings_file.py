@@ -39,10 +39,19 @@ def convert_settings(raw: dict[str, Any], kind: type[T], where: str) -> T:
 
 def split_endpoint(text: str, key: str) -> tuple[str, int]:
     """Return host and port of `host:port` or `[v6]:port`. Raises `Misconfigured`, whose text names `key`."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdecimal() or not 0 <= int(port) <= 65535:
+    before, colon, port = text.rpartition(":")
+    host = before.strip("[]")
+    if not colon or not is_host(host) or not port.isascii() or not port.isdecimal() or not 0 <= int(port) <= 65535:
         raise Misconfigured(f"{key} = {text!r}: expected host:port, for example 127.0.0.1:5672")
-    return host.strip("[]"), int(port)
+    return host, int(port)
+
+
+def is_host(host: str) -> bool:
+    """Return True if a host can have this name: the resolver raises errors of encodings for others."""
+    try:
+        return bool(host.encode("idna")) and all("!" <= each <= "~" or not each.isascii() for each in host)
+    except UnicodeError:
+        return False
 
 
 def is_loopback(host: str) -> bool:
