@@ -4,4 +4,5 @@
 `gateway_statistics`: a gateway's present numbers for its bridge
 `hello`: the first request and reply on a connection
 `ledger`: counts of a stream that a gateway sends
+`message_signature`: signatures of hello and batches, for bridges behind a router
 """
