@@ -18,6 +18,7 @@
 `killer`: kills parts and waits for their recovery
 `mqtt_device`: one simulated MQTT device
 `operator_commands`: commands of the operator; pure
+`page_watch`: how soon the operator's page shows a kill
 `payload`: MQTT and CoAP devices and their messages; pure
 `plan`: order of the kills; pure
 `polling`: waits for conditions that give no event

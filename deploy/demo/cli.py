@@ -180,6 +180,7 @@ def show_report(report: DemoReport, console: Console) -> None:
         ("retransmissions discarded by the gateways", report.refused["edge"]),
         ("retransmissions discarded by the bridge", report.refused["bridge"]),
         *((f"kills of {part}", count) for part, count in report.kills.items()),
+        *_about_page(report),
         ("events/s while parts were killed", f"{report.details['rate']['average']:.0f}"),
         *_about(report.commands),
         *_about_ble(report.ble),
@@ -193,6 +194,11 @@ def show_report(report: DemoReport, console: Console) -> None:
     for problem in report.all_problems:
         console.print(f"problem: {problem}", style="red", highlight=False, soft_wrap=True)
     console.print(found.sentence, style="bold green" if report.status == 0 else "bold red", highlight=False, soft_wrap=True)
+
+
+def _about_page(report: DemoReport) -> list[tuple[str, object]]:
+    shown = [each["page_s"] for each in report.details["each_kill"] if each["page_s"] is not None]
+    return [("kills shown on the operator's page", f"{len(shown)}, after at most {max(shown):.1f} s")] if shown else []
 
 
 def _about(commands: CommandJudgement | None) -> list[tuple[str, object]]:

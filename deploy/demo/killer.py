@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from demo.freshness import Outage
+from demo.page_watch import LIMIT_S, PageWatch
 from demo.plan import Kill, kind, next_victim
 from demo.polling import until
 from demo.probes import unknown_to_gateways
@@ -14,7 +15,7 @@ from demo.workspace import Workspace
 from fogline_lab.supervisor import ChildProcess, kill_after_write, start_child
 
 DOWN_S = 0.5
-"""Pause between a kill and the restart."""
+"""The shortest pause between a kill and the restart, which also waits until the operator's page shows the kill."""
 FLOW_LIMIT_S = 180.0
 """The longest time from a restart until an event has passed the part."""
 REST_S = 5.0
@@ -38,6 +39,8 @@ class Killer:
         self.problems: list[str] = []
         self.calm = asyncio.Lock()
         self._workspace = workspace
+        self._page = PageWatch(workspace)
+        self._watch: asyncio.Task[None] | None = None
         self._parts = parts
         self._snapshot = snapshot
         self._every_s = every_s
@@ -54,6 +57,7 @@ class Killer:
         that the freshness of the table is measured before it, too.
         """
         self._began = time.monotonic()
+        self._watch = asyncio.create_task(self._page.run(), name="operator's page")
         await self._until(lambda: self._snapshot.flow.rows.total > 0, FLOW_LIMIT_S)
         self._calm_since_s = self._now_s()
         while not await self._pause():
@@ -81,7 +85,7 @@ class Killer:
 
     async def abandon(self) -> None:
         """Cancel all waits for recovery."""
-        for task in self._returns.values():
+        for task in (*self._returns.values(), *([self._watch] if self._watch else [])):
             task.cancel()
         await asyncio.gather(*self._returns.values(), return_exceptions=True)
 
@@ -117,10 +121,13 @@ class Killer:
     async def _bring_back(self, part: ChildProcess, kill: Kill, outage: Outage) -> None:
         snapshot = self._snapshot
         began = time.monotonic()
+        seen = asyncio.create_task(self._page.seen_s(part.name), name=f"operator's page shows {part.name}")
         await asyncio.to_thread(part.join)
         if part.name == "spark":
             snapshot.flow.batches = 0
-        await asyncio.sleep(DOWN_S)
+        kill.page_s, _ = await asyncio.gather(seen, asyncio.sleep(DOWN_S))
+        if kill.page_s is None:
+            self.problems.append(f"the operator's page did not show for {LIMIT_S:.0f} s that {part.name} was killed")
         kill.told_late = await asyncio.to_thread(unknown_to_gateways, self._workspace, snapshot)
         through = self._through(part.name)
         await start_child(part)

@@ -14,6 +14,7 @@ class Kill:
     """One kill. `rate`: acknowledged events/s in the second before. `at_s`: since the devices began.
 
     `back_s`: seconds until the part was ready again. `flowing_s`: seconds until an event had passed it again.
+    `page_s`: seconds until the operator's page showed it; None: it did not.
     `told_late`: events in Kafka at the kill that their gateways had not recorded as settled.
     """
 
@@ -22,6 +23,7 @@ class Kill:
     rate: float
     back_s: float | None = None
     flowing_s: float | None = None
+    page_s: float | None = None
     told_late: int = 0
 
 

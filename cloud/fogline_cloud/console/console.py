@@ -87,6 +87,7 @@ class Console:
             Route(f"{ROOT}/gateways.csv", self._guarded(self._gateways.csv), methods=["GET"]),
             Route(f"{ROOT}/coverage", self._guarded(self._coverage.show), methods=["GET"]),
             Route(f"{ROOT}/coverage.csv", self._guarded(self._coverage.csv), methods=["GET"]),
+            Route(f"{ROOT}/find", self._guarded(fleet.find), methods=["GET"]),
             Route(f"{ROOT}/devices", self._guarded(fleet.listing), methods=["GET"]),
             Route(f"{ROOT}/devices.csv", self._guarded(fleet.csv), methods=["GET"]),
             Route(f"{ROOT}/devices/{{device}}", self._guarded(device.show), methods=["GET"]),

@@ -16,4 +16,5 @@
 `line_state`: what is said of each part of the line, and what is wrong there
 `liveness`: whether the parts of the line are there just now
 `parser_times`: how long parsers take for an event
+`silence_cause`: where to look for the cause if a device is silent
 """

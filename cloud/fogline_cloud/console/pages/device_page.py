@@ -1,5 +1,6 @@
 """The page of one device: what it is, its latest readings with a plot, its events with their bytes, gaps, and commands."""
 
+import asyncio
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -11,6 +12,7 @@ from starlette.responses import Response
 
 from fogline.address import DeviceAddress, Reports, shown
 from fogline.events.event import Lane
+from fogline.process.kernel_clock import wall_clock_ms
 from fogline_cloud.access.policy import Action
 from fogline_cloud.api import requests
 from fogline_cloud.api.command_routes import CommandRoutes
@@ -20,9 +22,11 @@ from fogline_cloud.console.guard import Viewer
 from fogline_cloud.console.pages.device_commands import DeviceCommands
 from fogline_cloud.console.pages.device_rows import DeviceRows
 from fogline_cloud.console.pages.gap_words import GapRow, gap_row
+from fogline_cloud.console.pages.silence_cause import silence_cause
 from fogline_cloud.console.proof.proof_desk import ProofDesk, ProofOrder
 from fogline_cloud.console.rendering import ROOT, Rendering
 from fogline_cloud.devices.device_facts import all_facts_of
+from fogline_cloud.devices.device_search import TURN
 from fogline_cloud.devices.device_table import DeviceEntry
 
 EVENTS: Final = 20
@@ -76,6 +80,8 @@ class DevicePage:
             viewer,
             device=device,
             facts=all_facts_of(device),
+            silence=silence_cause(device, await self._newest_of_gateway(device), wall_clock_ms()),
+            oversees=self._context.policy.oversees(viewer.principal),
             readings=readings,
             events=events,
             gaps=gaps,
@@ -104,6 +110,18 @@ class DevicePage:
         end = datetime.now(UTC)
         found = await self._tables.series(name, request.query_params.get("metric", ""), end - SPANS[span][1], end)
         return Response(msgspec.json.encode(found), media_type="application/json")
+
+    async def _newest_of_gateway(self, device: DeviceEntry) -> int | None:
+        """Return when the gateway that heard a device last has heard any device, None if there is none."""
+        gateway, newest_ms = (device.gateways or [""])[0], device.seen_ms
+        if newest_ms is None or not gateway:
+            return None
+        for number, each in enumerate(self._context.devices):
+            if number % TURN == 0:
+                await asyncio.sleep(0)  # other requests have their turn
+            if (sighting := each.seen_by(gateway)) is not None:
+                newest_ms = max(newest_ms, sighting.seen_ms)
+        return newest_ms
 
     def _proof_of(self, viewer: Viewer, device: str) -> ProofOrder | None:
         """Return what the ledger has answered the viewer about the device last."""

@@ -1,17 +1,19 @@
 """The page of the fleet: the devices that match, on the page and as CSV."""
 
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
+from fogline.address import DeviceAddress
 from fogline.process.kernel_clock import wall_clock_ms
+from fogline_cloud.access.policy import Action
 from fogline_cloud.api import requests
 from fogline_cloud.api.context import ApiContext
 from fogline_cloud.api.device_routes import DeviceRoutes
 from fogline_cloud.console.csv_lines import csv_response
 from fogline_cloud.console.guard import Viewer
-from fogline_cloud.console.pages.fleet_search import SILENT, DeviceSearch, read_search
+from fogline_cloud.console.pages.fleet_search import MAX_CHARS, SILENT, DeviceSearch, read_search
 from fogline_cloud.console.rendering import ROOT, Rendering
 from fogline_cloud.devices.device_facts import facts_of
 from fogline_cloud.devices.device_table import MAX_DEVICES, DeviceEntry
@@ -47,6 +49,16 @@ class FleetPage:
             next=_address(search, shown[-1].name) if len(found) > SHOWN else None,
             csv=f"{ROOT}/devices.csv?{urlencode(search.parameters())}",
         )
+
+    async def find(self, request: Request, viewer: Viewer) -> Response:
+        """Lead to the page of the device with a name, or to those with such a name."""
+        requests.allow(request, "device")
+        name = request.query_params.get("device", "").strip()
+        address = DeviceAddress(self._context.tenant, name)
+        known = self._context.devices.get(name) is not None
+        if known and self._context.policy.may(viewer.principal, Action.RECEIVE, address):
+            return RedirectResponse(f"{ROOT}/devices/{quote(name, safe='')}", 303)
+        return RedirectResponse(f"{ROOT}/devices?{urlencode({'name': name[:MAX_CHARS]})}", 303)
 
     async def csv(self, request: Request, viewer: Viewer) -> Response:
         """Send all devices that match as CSV (RFC 4180)."""

@@ -14,7 +14,7 @@ from fogline_cloud.console.rollouts.user_sender import UserSender
 
 MAX_RUNNING: Final = 4
 """Roll-outs that run at a time. Further ones get 503."""
-MAX_KEPT: Final = 50
+MAX_KEPT: Final = 20
 """Roll-outs that are kept in memory, the newest. The files of older ones stay."""
 
 _log = logging.getLogger("fogline.api")
