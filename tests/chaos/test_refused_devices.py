@@ -1,4 +1,7 @@
-"""S5: thousands of devices that do not prove their names, or stay silent, leave nothing at a gateway process."""
+"""S5: thousands of devices that do not prove their names, or stay silent, leave nothing at a gateway process.
+
+They come to all its ports with TLS: MQTT, MQTT over WebSocket, and HTTPS.
+"""
 
 import asyncio
 import contextlib
@@ -9,13 +12,14 @@ from itertools import cycle, islice
 import pytest
 
 from edge.mqtt.refused_peers import REFUSED
-from edge.sockets.bad_peers import HELLO, SILENT
+from edge.sockets.bad_peers import GARBAGE, HELLO, NO_HANDSHAKE, SILENT, Peer, with_bytes, with_tls
 from fogline_edge.adapters.mqtt.protocol.packets import Connack, Connect
 from fogline_edge.adapters.mqtt.protocol.primitives import V5
 from fogline_edge.operate.status import read_events
 from fogline_lab.amqp import within
 from fogline_lab.credentials.mqtt_tls_files import HERE, PASSWORD, MqttTlsFiles
 from fogline_lab.device.mqtt_wire import MqttWire
+from fogline_lab.device.websocket_pipe import opening
 from fogline_lab.gateway.gateway_process import LIMIT_S
 from fogline_lab.memory import resident_bytes
 from fogline_lab.mqtt_packets import puback
@@ -44,7 +48,30 @@ certificate = "{tls.certificate}"
 key = "{tls.key}"
 ca = "{tls.ca}"
 crl = "{tls.crl}"
+[mqtt.websocket]
+host = "127.0.0.1"
+port = 0
+[http]
+users = "{users}"
+max_connections = {slots}
+[http.tls]
+host = "127.0.0.1"
+port = 0
+certificate = "{tls.certificate}"
+key = "{tls.key}"
+ca = "{tls.ca}"
+crl = "{tls.crl}"
 """
+GET = b"GET / HTTP/1.1\r\nHost: gw\r\n\r\n"
+PEERS: list[tuple[str, Peer]] = [
+    *(("mqtts", peer) for name, (peer, _) in REFUSED.items() if name not in SILENT),
+    *((port, with_tls(make, GET)) for make, _ in NO_HANDSHAKE.values() for port in ("https", "mqtt-wss")),
+    *((port, with_bytes(sent)) for sent in (GET, GARBAGE) for port in ("https", "mqtt-wss")),
+    ("https", with_tls(MqttTlsFiles.trusting, GET)),
+    ("mqtt-wss", with_tls(MqttTlsFiles.trusting, GET)),
+    ("mqtt-wss", with_tls(MqttTlsFiles.trusting, opening(Sec_WebSocket_Protocol=None))),
+    ("mqtt-wss", with_tls(MqttTlsFiles.trusting, opening(x="y" * 20_000))),
+]
 
 
 def gateway(secured: MqttTlsFiles) -> ChildProcess:
@@ -87,18 +114,19 @@ async def silent_sockets(port: int, count: int) -> None:
 async def test_10000_refused_devices_leave_nothing_behind_and_a_good_one_is_served(folder):
     secured = MqttTlsFiles(folder)
     program, good = gateway(secured), secured.trusting()
-    kinds = [peer for name, (peer, _) in REFUSED.items() if name not in SILENT]
     try:
-        port = int((await start_child(program, LIMIT_S))["mqtts"].rpartition(":")[2])
+        ready = await start_child(program, LIMIT_S)
+        ports = {name: int(ready[name].rpartition(":")[2]) for name in ("mqtts", "mqtt-wss", "https")}
+        port = ports["mqtts"]
 
         async def storm(count: int) -> int:
             _, done = await asyncio.gather(
                 silent_sockets(port, 2 * SLOTS),
-                live.for_each(islice(cycle(kinds), count), lambda peer: peer(secured, (HERE, port))),
+                live.for_each(islice(cycle(PEERS), count), lambda each: each[1](secured, (HERE, ports[each[0]]))),
             )
             return done
 
-        await storm(len(kinds))
+        await storm(len(PEERS))
         usual = await good_device(port, good)
         before = await live.census(program)
         running = asyncio.create_task(storm(STORM))
@@ -113,7 +141,7 @@ async def test_10000_refused_devices_leave_nothing_behind_and_a_good_one_is_serv
         print(f"{count} refused; a good device in {took:.2f} s beside them, {usual:.2f} s before")
         log = program.log.read_text("utf-8", "replace")
         assert live.unhandled(log) == []
-        assert log.count("the connection of") < 200
+        assert log.count("the connection of") < 15 * len(PEERS)
         assert grown[-1] - grown[-2] < FLAT_BYTES, grown
         stored = [json.loads(each["body"]) for each in read_events(folder / "data", "event", 100)]
         events = [each for each in stored if each["type"] != "ledger"]

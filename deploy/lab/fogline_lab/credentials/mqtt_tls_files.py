@@ -23,6 +23,7 @@ class MqttTlsFiles:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._other: CaFolder | None = None
         self.site = AuthorityFolder(folder, TENANT)
         self.own = self.site.files(Role.GATEWAY, "gw-1", hosts=[HERE, "localhost"])
         names = {name: PASSWORD.decode() for name in ("lamp-1", "hub")}
@@ -58,8 +59,10 @@ class MqttTlsFiles:
         return showing(self.site.files(Role.DEVICE, name, **how))
 
     def other(self) -> CaFolder:
-        """Make another authority."""
-        return CaFolder.make(self.folder / "other", TENANT, now_utc(), 1)
+        """Return another authority."""
+        if self._other is None:
+            self._other = CaFolder.make(self.folder / "other", TENANT, now_utc(), 1)
+        return self._other
 
 
 def showing(files: TlsSettings) -> ssl.SSLContext:

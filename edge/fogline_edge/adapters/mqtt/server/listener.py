@@ -114,25 +114,8 @@ class MqttListener:
             yield ListeningPlace(
                 "mqtts", "mqtt.tls", tls.host, tls.port, lambda: TlsLayer(access.tls_context(), ClientConnection(self))
             )
-
         if settings.websocket is not None:
-            yield self._websocket(settings.websocket, access)
-
-    def _websocket(self, web: WebSocketSettings, access: ListenerAccess) -> ListeningPlace:
-        from fogline_edge.adapters.mqtt.protocol.websocket_handshake import OpeningHandshake, OriginRule  # noqa: PLC0415 - as the next
-        from fogline_edge.adapters.mqtt.server.websocket_layer import WebSocketLayer  # noqa: PLC0415 - wsproto and h11 cost 3 MB, and not all need them
-
-        host, secure = self._settings.websocket_host, self._settings.websocket_tls is not None
-        rule = OriginRule(web.origins, secure=secure, loopback=is_loopback(host))
-
-        def plain() -> WebSocketLayer:
-            return WebSocketLayer(OpeningHandshake(web.path, rule), ClientConnection(self))
-
-        if not secure:
-            return ListeningPlace("mqtt-ws", "mqtt.websocket", host, web.port, plain)
-        return ListeningPlace(
-            "mqtt-wss", "mqtt.websocket", host, web.port, lambda: TlsLayer(access.websocket_context(), plain())
-        )
+            yield _websocket(self, settings, settings.websocket, access)
 
     @property
     def addresses(self) -> Addresses:
@@ -249,6 +232,23 @@ class MqttListener:
         self.counters.connected -= 1
         if not self._sockets:
             self._empty.set()
+
+
+def _websocket(
+    listener: MqttListener, settings: MqttSettings, web: WebSocketSettings, access: ListenerAccess
+) -> ListeningPlace:
+    from fogline_edge.adapters.mqtt.protocol.websocket_handshake import OpeningHandshake, OriginRule  # noqa: PLC0415 - as the next
+    from fogline_edge.adapters.mqtt.server.websocket_layer import WebSocketLayer  # noqa: PLC0415 - wsproto and h11 cost 3 MB, and not all need them
+
+    host, secure = settings.websocket_host, settings.websocket_tls is not None
+    rule = OriginRule(web.origins, secure=secure, loopback=is_loopback(host))
+
+    def plain() -> WebSocketLayer:
+        return WebSocketLayer(OpeningHandshake(web.path, rule), ClientConnection(listener))
+
+    if not secure:
+        return ListeningPlace("mqtt-ws", "mqtt.websocket", host, web.port, plain)
+    return ListeningPlace("mqtt-wss", "mqtt.websocket", host, web.port, lambda: TlsLayer(access.websocket_context(), plain()))
 
 
 def check_mqtt(tenant: str, settings: MqttSettings) -> None:
