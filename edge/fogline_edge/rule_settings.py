@@ -1,5 +1,6 @@
 """The tables of `[rules]`: what the gateway decides about events before it stores them."""
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -53,6 +54,24 @@ class IdentityTable(RuleTable, frozen=True, kw_only=True):
     """`drop`: a second event with the key is not stored. `mark`: it is stored and names the first one. `none`: it is stored."""
     shared: bool = False
     """`true`: other gateways may receive the events. The flow compares the events of all gateways, as `duplicates` says."""
+
+
+class PrivateTable(RuleTable, frozen=True, kw_only=True):
+    """Keeps fields at home: each is dropped, rounded or hashed before anything of the event is stored (docs/private-fields.md).
+
+    Every table that applies to an event is performed.
+    """
+
+    drop: Annotated[list[str], Meta(max_length=64)] = msgspec.field(default_factory=list)
+    """Fields that are removed: JSON pointers such as `/person/name`, which read CBOR too, or bytes, which become zeros."""
+    round: dict[str, Annotated[float, Meta(gt=0)]] = msgspec.field(default_factory=dict)
+    """Numbers that are rounded to a multiple: field -> step, such as `{ "/temperature" = 0.5 }`. Other values are removed."""
+    hash: Annotated[list[str], Meta(max_length=64)] = msgspec.field(default_factory=list)
+    """Fields that are replaced by a hash with the key in `key_file` (BLAKE2b, 128 bits): equal values have equal hashes."""
+    key_file: str | None = None
+    """File with the key of the hashes, of mode 600 and 16 bytes or more, such as `openssl rand -hex 32` makes."""
+    drop_properties: Annotated[list[str], Meta(max_length=64)] = msgspec.field(default_factory=list)
+    """Names of properties of the event that are removed: MQTT 5 user properties, and those of Hono's property bag."""
 
 
 class ReduceTable(RuleTable, frozen=True, kw_only=True):
@@ -141,6 +160,7 @@ class ReactTable(RuleTable, frozen=True, kw_only=True):
 class RuleSettings(StrictTable, frozen=True, kw_only=True):
     """Rules for events. Without any, the gateway stores each event as it comes."""
 
+    private: Annotated[list[PrivateTable], Meta(max_length=MAX_RULES)] = msgspec.field(default_factory=list)
     identity: Annotated[list[IdentityTable], Meta(max_length=MAX_RULES)] = msgspec.field(default_factory=list)
     reduce: Annotated[list[ReduceTable], Meta(max_length=MAX_RULES)] = msgspec.field(default_factory=list)
     react: Annotated[list[ReactTable], Meta(max_length=MAX_RULES)] = msgspec.field(default_factory=list)
@@ -148,7 +168,16 @@ class RuleSettings(StrictTable, frozen=True, kw_only=True):
     @property
     def all(self) -> tuple[RuleTable, ...]:
         """All rules, in the order of their steps."""
-        return (*self.identity, *self.reduce, *self.react)
+        return (*self.private, *self.identity, *self.reduce, *self.react)
+
+
+def resolve_keys(settings: RuleSettings, folder: Path) -> RuleSettings:
+    """Return the settings with the key files as paths from `folder`."""
+    private = [
+        each if each.key_file is None else msgspec.structs.replace(each, key_file=str(folder / each.key_file))
+        for each in settings.private
+    ]
+    return msgspec.structs.replace(settings, private=private)
 
 
 def names_twice(settings: RuleSettings) -> str | None:

@@ -14,7 +14,7 @@ from fogline.tracing.settings import TracingSettings, resolve_tracing
 from fogline_edge.ble_settings import BleSettings
 from fogline_edge.broker_settings import MqttClientSettings, TopicSettings
 from fogline_edge.listener_settings import HttpTlsSettings, MqttTlsSettings, WebSocketSettings
-from fogline_edge.rule_settings import RuleSettings, names_twice
+from fogline_edge.rule_settings import RuleSettings, names_twice, resolve_keys
 from fogline_edge.settings_types import DeviceLane, Identifier, Port, Positive, StrictTable, check_content_type
 
 _Table = TypeVar("_Table", bound=StrictTable)
@@ -314,7 +314,15 @@ def load(path: Path) -> EdgeSettings:
         uplink = msgspec.structs.replace(uplink, proxy=_resolve(path, uplink.proxy, "password_file"))
     tracing = resolve_tracing(settings.tracing, path.parent)
     return msgspec.structs.replace(
-        settings, data=data, uplink=uplink, mqtt=mqtt, http=http, mqtt_clients=clients, ble=ble, tracing=tracing
+        settings,
+        data=data,
+        uplink=uplink,
+        mqtt=mqtt,
+        http=http,
+        mqtt_clients=clients,
+        ble=ble,
+        tracing=tracing,
+        rules=resolve_keys(settings.rules, path.parent),
     )
 
 

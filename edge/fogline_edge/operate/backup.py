@@ -32,7 +32,7 @@ from fogline_edge.outbox.file.data_folder import FILE, DataFolder, RunEnd, forge
 from fogline_edge.outbox.file.schema import MIGRATIONS, open_database
 from fogline_edge.settings import EdgeSettings, load
 
-_FILE_KEYS = frozenset({"ca", "ca_file", "certificate", "crl", "key", "password_file", "users"})
+_FILE_KEYS = frozenset({"ca", "ca_file", "certificate", "crl", "key", "key_file", "password_file", "users"})
 _MAX_FILE_BYTES = 16 * 1024 * 1024
 _TABLES = """
 CREATE TABLE backup (made TEXT NOT NULL, version TEXT NOT NULL, settings TEXT NOT NULL);

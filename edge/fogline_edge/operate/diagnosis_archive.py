@@ -29,7 +29,7 @@ _COMMAND_S = 20.0
 _SHORTEST = 8
 """Shorter lines of a file with secrets are not searched for: they would blank out ordinary words."""
 _HIDDEN = b"[secret]"
-_SECRET_KEYS = frozenset({"key", "certificate", "password_file", "users"})
+_SECRET_KEYS = frozenset({"key", "key_file", "certificate", "password_file", "users"})
 """Settings that name a file with a secret. Certificate and key may be in one file."""
 
 

@@ -9,6 +9,7 @@
 `fields`: one value of a payload, named by a JSON pointer or a range of bytes
 `identity`: which events are the same, by fields of the payload
 `payload`: the payload of one arrival, decoded once for all rules
+`private`: private fields are dropped, rounded or hashed
 `quantiles`: quantiles of the numbers of a window
 `react`: when a rule acts
 `react_memory`: what rules that act remember

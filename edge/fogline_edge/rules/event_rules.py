@@ -9,29 +9,36 @@ from fogline_edge.rules.actions import check_actions
 from fogline_edge.rules.explanation import RuleStep
 from fogline_edge.rules.identity import IdentityRules
 from fogline_edge.rules.payload import Payload
+from fogline_edge.rules.private import Count, PrivateRules
 from fogline_edge.rules.react import ReactRules
 from fogline_edge.rules.reduction import Reduction
 
 
 class EventRules:
-    """The rules of one gateway. Used on the writer's thread. They do not apply to replies and dead letters.
+    """The rules of one gateway. Used on the writer's thread. Only those of private fields apply to replies and dead letters.
 
     `reduction`: those that keep events back, if there are any. `react`: those that act on stored events, if there are any.
     """
 
     def __init__(self, settings: RuleSettings) -> None:
+        self._private = PrivateRules(settings.private) if settings.private else None
         self._identity = IdentityRules(settings.identity) if settings.identity else None
         self.reduction = Reduction(settings.reduce) if settings.reduce else None
         self.react = react_rules_of(settings.react)
 
-    def prepare(self, arrival: Arrival) -> Arrival:
-        """Return the arrival as it is recognised and stored."""
+    def prepare(self, arrival: Arrival, count: Count) -> Arrival:
+        """Return the arrival as it is recognised and stored. `count`: counts what a rule did with an event of a lane."""
+        if self._private is not None:
+            arrival = self._private.protect(arrival, count)
         if self._identity is None or not _is_event(arrival):
             return arrival
         return self._identity.identify(arrival, Payload(arrival.content_type, arrival.data))
 
     def explain(self, arrival: Arrival) -> Iterator[RuleStep]:
         """Yield what the rules do with an arrival, step by step."""
+        if self._private is not None:
+            yield from self._private.explain(arrival)
+            arrival = self._private.protect(arrival, lambda *_: None)
         if self._identity is not None and _is_event(arrival):
             yield from self._identity.explain(arrival, Payload(arrival.content_type, arrival.data))
         if self.reduction is not None:

@@ -62,8 +62,13 @@ def follow(document: Any, pointer: PointerField) -> Any:
     return value
 
 
+def is_cbor(content_type: str) -> bool:
+    """Return True if the content type is one of CBOR."""
+    return _CBOR.match(content_type) is not None
+
+
 def _decode(content_type: str, data: bytes) -> Any:
-    if _CBOR.match(content_type):
+    if is_cbor(content_type):
         return _decode_cbor(data)
     try:
         return msgspec.json.decode(data)

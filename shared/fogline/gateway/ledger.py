@@ -16,6 +16,10 @@ STATEMENT_CONTENT_TYPE = "application/vnd.fogline-ledger+json"
 class RuleOutcome(StrEnum):
     """What a rule of the gateway's settings did with an event."""
 
+    PROTECTED = "protected"
+    """Private fields were dropped, rounded or hashed before the event was stored."""
+    WITHHELD = "withheld"
+    """The body was withheld, because the private fields could not be found in it."""
     IDENTIFIED = "identified"
     """The event has an id from the fields that the rule names."""
     UNIDENTIFIED = "unidentified"

@@ -193,7 +193,7 @@ class Ingest:
         """Recognise an arrival as a duplicate, or append it to its lane's stream."""
         arrival, by_rule, self._new_id = waiting.arrival, False, ""
         if self._rules is not None:
-            arrival = self._rules.prepare(arrival)
+            arrival = self._rules.prepare(arrival, self.count_rule)
             by_rule = arrival.identity is not None
         receipt = self._take(group, arrival, waiting.when, by_rule=by_rule)
         if self.listener is not None:
