@@ -275,7 +275,7 @@ async def test_the_broker_refuses_a_user_who_may_not_publish(mosquitto, connecti
     commands.refused = lambda _, why: told.append(why)
     async with connecting(MemoryPort(), broker, command_port=commands, profile="zigbee2mqtt", send_commands=True) as client:
         commands_of = client._commands
-        commands_of._profile.directory.replace({PLUG: "hall/plug"})
+        commands_of.profile.directory.replace({PLUG: "hall/plug"})
         commands_of._refresh([PLUG])
         commands.send(switch())
         await until(lambda: told, "nothing is told", pause_s=0.001)
