@@ -8,6 +8,7 @@
 `event_spans`: spans of traced events
 `gateway`: the composition root
 `listener_settings`: settings of listeners for devices on the network
+`history`: events that rules kept back, and that the gateway keeps for some days
 `machine`: the machine and the process
 `operate`: the work of who operates a gateway
 `outbox`: the durable queue of events

@@ -28,6 +28,7 @@ from fogline.process.one_cpu import stay_on_one_cpu
 from fogline_edge.adapters.ble.state import BleState, lines_of
 from fogline_edge.adapters.mqtt_client.state import BrokerState
 from fogline_edge.gateway import run_gateway
+from fogline_edge.history.history_command import add_history
 from fogline_edge.machine.run_record import RunState, lines_of_run
 from fogline_edge.operate.first_settings import FILE, ask, next_steps, require_none, write_first
 from fogline_edge.operate.settings_check import check, require_bluetooth
@@ -109,6 +110,7 @@ def build_parser() -> argparse.ArgumentParser:
             act = command.add_mutually_exclusive_group()
             act.add_argument("--delete", action="store_true", help="delete the listed events (stop the gateway first)")
             act.add_argument("--resend", action="store_true", help="resend the listed events (stop the gateway first)")
+    add_history(commands, settings_folder(FILE) / FILE)
     _add_init(commands)
     _add_enroll(commands)
     _add_restore(commands)

@@ -104,6 +104,8 @@ class ReduceTable(RuleTable, frozen=True, kw_only=True):
     """Aggregates of each field: `count`, `mean`, `min`, `max`, `last`, and quantiles such as `p50` and `p99.9`."""
     late_s: Annotated[int, Meta(ge=0, le=604_800)] | None = None
     """Time after its end in which late events revise a window, in seconds; others are stored. Default: `window_s`."""
+    keep_days: Annotated[float, Meta(gt=0, le=366)] | None = None
+    """Days for which the events that the rule keeps back stay at the gateway, for `fogline-edge history`. Default: none."""
 
 
 class LastTable(StrictTable, frozen=True, kw_only=True):
@@ -163,6 +165,8 @@ class RuleSettings(StrictTable, frozen=True, kw_only=True):
     private: Annotated[list[PrivateTable], Meta(max_length=MAX_RULES)] = msgspec.field(default_factory=list)
     identity: Annotated[list[IdentityTable], Meta(max_length=MAX_RULES)] = msgspec.field(default_factory=list)
     reduce: Annotated[list[ReduceTable], Meta(max_length=MAX_RULES)] = msgspec.field(default_factory=list)
+    history_max_bytes: Annotated[int, Meta(ge=1_000_000)] = 100_000_000
+    """Largest size of the file with the events that `keep_days` keeps, beside the outbox, in bytes. The oldest go first."""
     react: Annotated[list[ReactTable], Meta(max_length=MAX_RULES)] = msgspec.field(default_factory=list)
 
     @property

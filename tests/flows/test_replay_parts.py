@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from fogline.errors import Misconfigured
-from fogline_cloud.cli.times import moment, seconds
+from fogline.process.console.times import moment, seconds
 from fogline_cloud.flows.replay.difference import ReadingCells, differences
 from fogline_cloud.flows.replay.micro_batches import micro_batches
 

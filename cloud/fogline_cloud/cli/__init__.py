@@ -7,5 +7,4 @@
 `main`: the whole command line
 `operators`: commands that operators use: they speak with a bridge, and need no Kafka
 `tables`: commands about the tables: the flow that writes them, dead events, parsers, the ledger
-`times`: times as people type them
 """

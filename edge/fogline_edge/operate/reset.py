@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fogline.errors import FoglineError, Misconfigured
 from fogline.process.checkup import Finding, Grade
+from fogline_edge.history import history_file
 from fogline_edge.machine import run_record
 from fogline_edge.operate.backup import named_files
 from fogline_edge.operate.status import read_status
@@ -73,7 +74,8 @@ def _wiped(config: Path, settings: EdgeSettings, data: Path) -> Iterator[Finding
     """Delete the files. The settings are the last, so that a reset that was interrupted can be repeated."""
     named = named_files(config, settings)
     inside = sorted(named.inside.values(), key=lambda path: path.name == config.name)
-    patterns = (f"{data_folder.FILE}*", f"{copy_file.FILE}*", full_record.FILE, run_record.FILE, run_record.NOTE, "lock")
+    databases = (f"{data_folder.FILE}*", f"{history_file.NAME}*", f"{copy_file.FILE}*")
+    patterns = (*databases, full_record.FILE, run_record.FILE, run_record.NOTE, "lock")
     found = [*(each for pattern in patterns for each in sorted(data.glob(pattern))), *inside]
     deleted = 0
     for path in found:

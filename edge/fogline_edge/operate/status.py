@@ -16,6 +16,7 @@ from fogline.events.event import Event, Lane, parse_rfc3339
 from fogline.gateway.ledger import total_by_rule
 from fogline_edge.adapters.ble.state import STATE_KEY, decode_state
 from fogline_edge.adapters.mqtt_client.state import read_clients
+from fogline_edge.history.history_file import history_state
 from fogline_edge.machine.health import free_bytes
 from fogline_edge.machine.run_record import read_run
 from fogline_edge.outbox.file.copy_file import read_copy
@@ -80,6 +81,7 @@ def read_status(folder: Path) -> dict[str, Any]:
         "used_bytes": (pages - free_pages) * page_bytes,
         **totals,
         "rule_problems": problems_of(kept),
+        "history": history_state(folder),
         "rules": total_by_rule(stream["rules"] for stream in streams),
         "run": msgspec.to_builtins(read_run(folder)),
         "full": _full(folder),

@@ -8,6 +8,7 @@ The modules here are called on the event loop.
 `memory`: the memory of duplicates
 `outbox`: the file, its thread, and their interfaces on the event loop
 `port`: the interface for adapters, with limits of what may wait
+`reduction`: rules that reduce, at the file
 `rows`: the rows as values
 `salvage`: a damaged file
 `startup`: the file before it is used

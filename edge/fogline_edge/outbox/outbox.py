@@ -26,7 +26,7 @@ from fogline_edge.outbox.window_timer import WindowTimer
 from fogline_edge.outbox.writer.ingest import Act, Waiting
 from fogline_edge.outbox.writer.quarantine import EventKey
 from fogline_edge.outbox.writer.rejection import empty_quarantine
-from fogline_edge.outbox.writer.store import OutboxStore
+from fogline_edge.outbox.writer.store import OutboxStore, history_of, windows_due_ms
 from fogline_edge.outbox.writer.writer import Writer
 from fogline_edge.outbox.writer.writer_queue import LoopCalls, NewRows, Results, Settlement, WriterCallbacks
 from fogline_edge.settings import EdgeSettings
@@ -68,6 +68,7 @@ class Outbox:
             may_wait=partial(may_wait, folder=folder.path),
             clock=clock,
             export=export,
+            history=history_of(settings),
         )
         callbacks = WriterCallbacks(
             committed=lambda *each: self._calls.call_on_loop(self._committed, *each),
@@ -86,7 +87,7 @@ class Outbox:
         self.streams = UplinkStreams(self._calls)
         self._loop = asyncio.get_running_loop()
         self._statement_timer = self._loop.call_later(self._statement_s, self._statement_is_due)
-        self._windows = WindowTimer(self.port, lambda: store.ingest.windows_due_ms, lambda: store.age.ms)
+        self._windows = WindowTimer(self.port, lambda: windows_due_ms(store), lambda: store.age.ms)
 
     @classmethod
     def open(

@@ -38,12 +38,13 @@ class LastEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChangeRule:
-    """Report on change, and intervals. Without `fields`, the payload is compared."""
+    """Report on change, and intervals. Without `fields`, the payload is compared. `keep_s`: for which events are kept."""
 
     name: str
     fields: tuple[Field, ...]
     policy: ReportPolicy
     band: Band
+    keep_s: int = 0
 
     def values(self, payload: Payload) -> tuple[Any, ...] | None:
         """Return what is compared; None if the event has none of the fields."""
@@ -74,6 +75,7 @@ class SampleRule:
 
     name: str
     every: int
+    keep_s: int = 0
 
     def values(self, payload: Payload) -> tuple[Any, ...]:
         """Return nothing: all events are the same."""
@@ -194,15 +196,16 @@ def make_rule(table: ReduceTable) -> ReduceRule:
     if table.max_interval_s is not None and not (table.on_change or band != Band()):
         raise Misconfigured(f"{place}: max_interval_s = {table.max_interval_s:g} needs on_change = true or change")
     fields = tuple(parse_field(each, f"{place}: fields") for each in table.fields)
+    keep_s = _keep_s(table)
     if band != Band() and not fields:
         raise Misconfigured(f"{place}: change, change_percent and dead_band need fields, such as fields = ['/temperature']")
     if table.window_s is not None:
         return _window_rule(table, place, fields, table.window_s)
     if table.every is not None:
-        return SampleRule(table.name, table.every)
+        return SampleRule(table.name, table.every, keep_s)
     changes = table.on_change or band != Band()
     policy = ReportPolicy(min_interval_s=table.min_interval_s, on_change=changes, max_interval_s=table.max_interval_s)
-    return ChangeRule(table.name, fields, policy, band)
+    return ChangeRule(table.name, fields, policy, band, keep_s)
 
 
 def _window_rule(table: ReduceTable, place: str, fields: tuple[Field, ...], window_s: int) -> WindowRule:
@@ -213,4 +216,9 @@ def _window_rule(table: ReduceTable, place: str, fields: tuple[Field, ...], wind
     if len(set(names)) < len(names):
         raise Misconfigured(f"{place}: two of the fields {', '.join(names)} have the same name in the aggregate")
     late_s = window_s if table.late_s is None else table.late_s
-    return WindowRule(table.name, pointers, names, tuple(dict.fromkeys(table.aggregates)), window_s * 1000, late_s * 1000)
+    aggregates = tuple(dict.fromkeys(table.aggregates))
+    return WindowRule(table.name, pointers, names, aggregates, window_s * 1000, late_s * 1000, _keep_s(table))
+
+
+def _keep_s(table: ReduceTable) -> int:
+    return 0 if table.keep_days is None else round(table.keep_days * 86_400)

@@ -163,6 +163,7 @@ class WindowRule:
     aggregates: tuple[str, ...]
     length_ms: int
     late_ms: int
+    keep_s: int = 0
 
     @property
     def grace_ms(self) -> int:

@@ -6,7 +6,7 @@ import pytest
 
 from fogline.errors import Misconfigured
 from fogline.gateway.ledger import Counts
-from fogline_cloud.cli.times import day
+from fogline.process.console.times import day
 from fogline_cloud.ledger.balance import LedgerFinding, StreamEvidence
 from fogline_cloud.ledger.coverage import GatewayCoverage, coverage_of
 from fogline_cloud.ledger.proof import prove

@@ -18,7 +18,7 @@ from fogline_edge.outbox.file.schema import Connect, connect_file, open_database
 from fogline_edge.outbox.memory.resend_memory import ResendMemory
 from fogline_edge.outbox.rows.streams import EventRecord, Stream
 from fogline_edge.outbox.writer.ingest import Act, Waiting
-from fogline_edge.outbox.writer.store import OutboxStore
+from fogline_edge.outbox.writer.store import OutboxStore, history_of, windows_due_ms
 from fogline_edge.rule_settings import RuleSettings
 from fogline_edge.settings import EdgeSettings, OutboxSettings, UplinkSettings
 
@@ -44,7 +44,9 @@ def open_store(
         uplink=UplinkSettings(batches_in_flight=0),
         rules=rules or RuleSettings(),
     )
-    return OutboxStore(connection, settings, may_wait=partial(may_wait, folder=path.parent), clock=clock)
+    return OutboxStore(
+        connection, settings, may_wait=partial(may_wait, folder=path.parent), clock=clock, history=history_of(settings)
+    )
 
 
 def take(store: OutboxStore, *arrivals: Arrival, age_ms: int | None = None) -> list[Receipt]:
@@ -127,7 +129,7 @@ def _ignore(_: Receipt) -> None:
 def close_windows(store: OutboxStore) -> int:
     """Close all windows of rules that are due, as the timer does. Returns the number of transactions."""
     closed = 0
-    while store.ingest.windows_due_ms <= store.age.ms:
+    while windows_due_ms(store) <= store.age.ms:
         with store.transaction():
             store.ingest.store([Act(lambda ingest, group: ingest.close_windows(group), lambda _: None)], store.age.ms)
         store.ingest.committed()

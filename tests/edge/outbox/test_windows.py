@@ -13,10 +13,10 @@ from edge.outbox.stores import close_windows, copy_file, open_store, roll_back, 
 from fogline.events.event import Lane, Receipt, TimeQuality, rfc3339
 from fogline.events.identity import Dedup
 from fogline_edge.machine.boot import moment
+from fogline_edge.outbox.reduction import window_table as module
 from fogline_edge.outbox.rows.group import Group
-from fogline_edge.outbox.writer import window_table as module
 from fogline_edge.outbox.writer.ingest import Waiting
-from fogline_edge.outbox.writer.store import OutboxStore
+from fogline_edge.outbox.writer.store import OutboxStore, windows_due_ms
 from fogline_edge.rule_settings import ReduceTable, RuleSettings
 from fogline_edge.rules.windows import AGGREGATE_CONTENT_TYPE
 from fogline_lab.clock import RIGHT_NS, SECOND_NS, FakeClock
@@ -202,11 +202,11 @@ def test_window_closes_after_its_rule_was_changed_or_deleted(store, path):
     go_on(store, 200)
     assert sorted((each.seconds, each.count) for each in aggregates(store)) == [(60, 1), (120, 1)]
     go_on(store, 400)
-    assert store.ingest.windows_due_ms == math.inf
+    assert windows_due_ms(store) == math.inf
 
 
 def test_events_for_which_no_window_can_be_opened_are_stored(store, monkeypatch):
-    monkeypatch.setattr(store.ingest._reducer.windows, "_most", 10)
+    monkeypatch.setattr(store.ingest.reducer.windows, "_most", 10)
     receipts = take(store, *(says(1, device=f"d-{number}") for number in range(15)))
     assert receipts == [Receipt.FILTERED] * 10 + [Receipt.STORED] * 5
     assert store.streams.of_lane(Lane.TELEMETRY).counts.rules == {"means": {"merged": 10, "crowded": 5}}
@@ -309,7 +309,7 @@ class Model:
         """Close all, and compare."""
         for _ in range(3):
             go_on(self.store, 4000)
-        assert self.store.ingest.windows_due_ms == math.inf
+        assert windows_due_ms(self.store) == math.inf
         for device in DEVICES:
             said = defaultdict(list)
             for each in aggregates(self.store, device):

@@ -11,12 +11,12 @@ from fogline.commands.signature import make_key
 from fogline.process.console.command_line import add_limit
 from fogline.process.console.listing import show_facts, show_rows, utc
 from fogline.process.console.terminal import show, tell
+from fogline.process.console.times import moment
 from fogline_cloud.cli.common import add_command, add_group, device_argument
 from fogline_cloud.cli.operators.command_approve import add_approve
 from fogline_cloud.cli.operators.command_cancel import add_cancel
 from fogline_cloud.cli.operators.command_send import add_send
 from fogline_cloud.cli.operators.operator_link import add_bridge, command_of, commands_of
-from fogline_cloud.cli.times import moment
 from fogline_cloud.listing import MAX_COMMANDS, CommandQuery
 from fogline_cloud.settings import load
 

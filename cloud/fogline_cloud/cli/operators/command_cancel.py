@@ -7,9 +7,9 @@ from typing import Any
 
 from fogline.commands.command import CommandState, Status
 from fogline.process.console.terminal import show, tell
+from fogline.process.console.times import seconds
 from fogline_cloud.cli.common import add_command
 from fogline_cloud.cli.operators.operator_link import add_bridge, connected, whole_id
-from fogline_cloud.cli.times import seconds
 from fogline_cloud.commands.client.verdict import CancelVerdict
 from fogline_cloud.settings import CloudSettings, load
 

@@ -13,10 +13,10 @@ from fogline.commands.command import CommandState
 from fogline.errors import Misconfigured, Poison
 from fogline.process.console.command_line import INTERRUPTED
 from fogline.process.console.terminal import show, show_body, show_progress, tell
+from fogline.process.console.times import seconds
 from fogline_cloud.cli.common import add_command, json_argument
 from fogline_cloud.cli.operators.command_group import add_groups, require_no_device, send_group
 from fogline_cloud.cli.operators.operator_link import add_bridge, bridge_of, connected, refused
-from fogline_cloud.cli.times import seconds
 from fogline_cloud.commands.client.operator import Ask, Operator
 from fogline_cloud.commands.client.verdict import CommandVerdict
 from fogline_cloud.settings import CloudSettings, load

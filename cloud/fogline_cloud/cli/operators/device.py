@@ -16,10 +16,10 @@ from fogline.errors import Misconfigured, Poison
 from fogline.process.console.command_line import add_limit
 from fogline.process.console.listing import show_facts, show_rows
 from fogline.process.console.terminal import show, tell
+from fogline.process.console.times import seconds
 from fogline.process.files.settings_file import load_toml
 from fogline_cloud.cli.common import add_command, add_group, device_argument, json_argument
 from fogline_cloud.cli.operators.operator_link import add_bridge, bridge_of, devices_of, refused
-from fogline_cloud.cli.times import seconds
 from fogline_cloud.commands.client.operator_security import operator_security
 from fogline_cloud.devices.client import edit_device
 from fogline_cloud.devices.desired import DEFAULT_COMMAND

@@ -12,9 +12,9 @@ from fogline.address import printable
 from fogline.process.console.command_line import add_limit
 from fogline.process.console.listing import show_rows, utc
 from fogline.process.console.terminal import show, tell
+from fogline.process.console.times import moment
 from fogline_cloud.cli.common import add_command, add_group, device_argument
 from fogline_cloud.cli.tables.flow_replay import replay
-from fogline_cloud.cli.times import moment
 from fogline_cloud.settings import CloudSettings, load
 from fogline_cloud.store.options import storage_of
 

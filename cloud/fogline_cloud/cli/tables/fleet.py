@@ -10,9 +10,9 @@ from fogline.errors import Misconfigured
 from fogline.process.console.command_line import add_limit
 from fogline.process.console.listing import show_rows
 from fogline.process.console.terminal import show
+from fogline.process.console.times import moment, seconds
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.cli.operators.operator_link import add_bridge, devices_of
-from fogline_cloud.cli.times import moment, seconds
 from fogline_cloud.devices.device_table import MAX_DEVICES
 from fogline_cloud.fleet_settings import SilentSettings
 from fogline_cloud.settings import CloudSettings, load

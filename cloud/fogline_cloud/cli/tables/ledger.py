@@ -13,9 +13,9 @@ from rich.table import Table
 from fogline.gateway.ledger import RuleCounts, total_by_rule
 from fogline.process.console.listing import utc
 from fogline.process.console.terminal import escaped, show
+from fogline.process.console.times import day, moment, seconds
 from fogline_cloud.cli.common import add_command, add_group, device_argument
 from fogline_cloud.cli.tables.ledger_document import add_document, register_check, signer_of, write_document
-from fogline_cloud.cli.times import day, moment, seconds
 from fogline_cloud.ledger.balance import LedgerFinding, StreamEvidence
 from fogline_cloud.ledger.proof import Proof
 from fogline_cloud.ledger.ranges import shown, size

@@ -17,11 +17,11 @@ from fogline.errors import Misconfigured
 from fogline.process.console.command_line import INTERRUPTED, announce
 from fogline.process.console.listing import show_rows
 from fogline.process.console.terminal import show, tell
+from fogline.process.console.times import day
 from fogline.process.files.tls_files import check_private
 from fogline.process.files.user_file import read_password
 from fogline.process.service_manager import tell_status
 from fogline_cloud.cli.common import add_command, add_group
-from fogline_cloud.cli.times import day
 from fogline_cloud.settings import CloudSettings, load
 from fogline_cloud.sink_settings import SinkSettings
 

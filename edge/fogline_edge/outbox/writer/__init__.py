@@ -12,12 +12,10 @@
 `quarantine`: events that the bridge rejected, and gap records
 `reactor`: what rules do about stored events
 `reading`: events of a stream for the uplink
-`reducer`: events that rules keep back
 `rejection`: rejected events into quarantine
 `renumbering`: events into new streams
 `store`: connection, transactions, and the state that mirrors the rows
 `stream_views`: the state of streams for hello
-`window_table`: windows of rules in the file
 `writer`: the thread and its queue
 `writer_queue`: the items of the thread's queue, and calls from the loop
 """

@@ -1,6 +1,5 @@
 """Turns one group of arrivals into rows within one transaction: recognise, number, insert, remember, count."""
 
-import math
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,11 +19,11 @@ from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.memory.duplicate_filter import DuplicateFilter, naming
 from fogline_edge.outbox.memory.recognition import NO_IDENTITY, KnownEvent, NewEvent
 from fogline_edge.outbox.memory.resend_memory import ResendMemory
+from fogline_edge.outbox.reduction.reducer import reducer_of
+from fogline_edge.outbox.reduction.window_table import WindowTable
 from fogline_edge.outbox.rows.group import Group
 from fogline_edge.outbox.rows.streams import EventRecord, EventRow, Stream, Streams
 from fogline_edge.outbox.writer.event_encoder import EventEncoder, has_rare_attributes
-from fogline_edge.outbox.writer.reducer import reducer_of
-from fogline_edge.outbox.writer.window_table import WindowTable
 from fogline_edge.rules.event_rules import EventRules
 
 ROWS_PER_STATEMENT = 32
@@ -90,7 +89,8 @@ class Ingest:
     """Stores groups. Used on the writer's thread only.
 
     `identity`: tenant and gateway. `unsynced`: some rows may have times that need correction. `export`: takes the spans of
-    committed events. `rules`: of the settings, if there are any. `listener`: gets the events that are stored.
+    committed events. `rules`: of the settings, if there are any. `listener`: gets the events that are stored. `reducer`: keeps
+    events back.
     """
 
     def __init__(
@@ -118,16 +118,13 @@ class Ingest:
         self.tap = CommitTap()
         self.listener: IngestListener | None = None
         self._new_id = ""
-        self._reducer = reducer_of(rules, WindowTable(connection, tenant, clock), streams, self.duplicates)
-
-    @property
-    def windows_due_ms(self) -> float:
-        """The gateway's age at which a window is due, in milliseconds; infinity for none. Any thread may read it."""
-        return math.inf if self._reducer is None else self._reducer.windows.due_ms
+        self._age_s = 0
+        self.reducer = reducer_of(rules, WindowTable(connection, tenant, clock), streams, self.duplicates)
 
     def store(self, items: Sequence[Waiting | Act], age_ms: int) -> list[Any]:
         """Store a group within the open transaction. Returns one result per item; the result of an arrival is its receipt."""
         group = Group(age_ms)
+        self._age_s = group.age_s
         results = [self.take(group, each) if isinstance(each, Waiting) else each.run(self, group) for each in items]
         self.write(group)
         return results
@@ -141,6 +138,8 @@ class Ingest:
             stream.keep(events)
         if self.tap.call is not None and written:
             self.tap.call([each.body for _, events in written for each in events])
+        if self.reducer is not None:
+            self.reducer.committed(self._age_s)
         if self._export is not None:
             committed_ns = self.clock.time_ns()
             self._export(store_spans((each.body for _, events in written for each in events), committed_ns))
@@ -164,13 +163,13 @@ class Ingest:
             times = [(stream, *span, *msgspec.structs.astuple(beacon)) for (stream, beacon), span in group.unsynced.items()]
             self.connection.executemany(SQL["note_unsynced"], times)
         self.duplicates.write(group)
-        if self._reducer is not None:
-            self._reducer.windows.write()
+        if self.reducer is not None:
+            self.reducer.windows.write()
 
     def close_windows(self, group: Group) -> None:
         """Append the events of some windows that are due."""
-        if self._reducer is not None:
-            self._reducer.close_due(group, moment(self.clock), self.append)
+        if self.reducer is not None:
+            self.reducer.close_due(group, moment(self.clock), self.append)
 
     def append_statement(self, group: Group, stream: Stream, when: Moment, *, closed: bool = False) -> None:
         """Append a statement of the stream's counts to the stream itself, which must be open. `closed`: it is the last one."""
@@ -207,7 +206,7 @@ class Ingest:
         sent = arrival.retransmission
         if sent is not None and sent.ack_delivery is AckDelivery.DOUBTFUL and arrival.type != DEAD_TYPE:
             arrival = self.duplicates.with_possible_original(arrival, sent)
-        reduces = self._rules is not None and self._reducer is not None and self._reducer.applies(arrival)
+        reduces = self._rules is not None and self.reducer is not None and self.reducer.applies(arrival)
         if by_rule or arrival.evidence is not None or has_rare_attributes(arrival):
             return self._take_special(group, arrival, when, reduces=reduces)
         return self._take_plain(group, arrival, when, reduces=reduces)
@@ -291,7 +290,7 @@ class Ingest:
 
     def _keeps_back(self, group: Group, arrival: Arrival, when: Moment, verdict: NewEvent) -> bool:
         """Return True if a rule keeps a new event back. The event has an id of its own for the rules that act."""
-        if self._reducer is None or not self._reducer.keeps_back(group, arrival, when, verdict):
+        if self.reducer is None or not self.reducer.keeps_back(group, arrival, when, verdict):
             return False
         self._new_id = verdict.id or f"kept.{group.commit_id.hex()}.{group.incarnation():x}"
         return True

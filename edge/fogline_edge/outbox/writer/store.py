@@ -1,14 +1,17 @@
 """The outbox's database on the writer's thread: the connection, its transactions, and the state that mirrors the rows."""
 
 import contextlib
+import math
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 
 from fogline.commands.command import Command
 from fogline.errors import Poison
 from fogline.events.event import Lane
 from fogline.tracing.spans import ExportSpans
+from fogline_edge.history.history_file import HistoryFile
 from fogline_edge.machine.boot import SYSTEM, Clock
 from fogline_edge.outbox.file.age import Age
 from fogline_edge.outbox.file.queries import SQL
@@ -31,7 +34,7 @@ class OutboxStore:
     `may_wait`: returns True for an error that only means that there is no room. `handed`: by stream, the highest sequence that
     the uplink has read in this run. `live`: by stream, the last row that the uplink has or gets by `new_rows`, for a stream
     that it has read to the end. `commands`: those that rules gave, committed and not yet handed over. `export`: takes the spans
-    of committed events.
+    of committed events. `history`: takes the events that rules keep back, if it is given.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class OutboxStore:
         may_wait: Callable[[sqlite3.Error], bool],
         clock: Clock = SYSTEM,
         export: ExportSpans | None = None,
+        history: HistoryFile | None = None,
     ) -> None:
         self.connection = connection
         self.identity = (settings.tenant, settings.gateway)
@@ -60,6 +64,7 @@ class OutboxStore:
         self._export = export
         self._rules = rules_of(settings.rules)
         self.commands: list[Command] = []
+        self.history = history
         self._resends = ResendMemory(connection, self.max_bytes, self.age.s)
         self._resends.load([message for (message,) in connection.execute(SQL["unsaved_messages"])])
         self._tap = CommitTap()
@@ -79,6 +84,8 @@ class OutboxStore:
         self.ingest.tap = self._tap
         if self._rules is not None and self._rules.react is not None:
             self.ingest.listener = Reactor(self.ingest, self._rules.react, self.commands.extend)
+        if self.ingest.reducer is not None:
+            self.ingest.reducer.history = self.history
         self.quarantine = Quarantine(self.connection, self.streams, self.gap_records, self.max_bytes)
         for name, upto in self._accepted.items():
             self.accept(name, upto)
@@ -209,6 +216,18 @@ class OutboxStore:
         self.connection.execute(SQL["drop_passed"], (stream.number, upto))
         if self.ingest.unsynced:
             self.connection.execute(SQL["drop_unsynced_settled"], (stream.number, upto))
+
+
+def windows_due_ms(store: OutboxStore) -> float:
+    """Return the gateway's age at which a window is due, in milliseconds; infinity for none. Any thread may call it."""
+    return math.inf if store.ingest.reducer is None else store.ingest.reducer.windows.due_ms
+
+
+def history_of(settings: EdgeSettings) -> HistoryFile | None:
+    """Open the file of events that rules keep back, if a rule has `keep_days`."""
+    if not any(each.keep_days is not None for each in settings.rules.reduce):
+        return None
+    return HistoryFile(Path(settings.data), settings.rules.history_max_bytes)
 
 
 def _body(sequence: int, stored: object) -> bytes:

@@ -77,6 +77,8 @@ class Writer:
             self._callbacks.closing(failure)
         finally:
             self._store.connection.close()
+            if self._store.history is not None:
+                self._store.history.close()
 
     def _do(self, item: WorkItem) -> None:
         match item:

@@ -5,4 +5,5 @@
 `journal`: the log, with fields if systemd's journal reads it
 `listing`: prints rows, facts and times
 `terminal`: prints text on an operator's terminal
+`times`: times as people type them
 """

@@ -3,23 +3,28 @@
 Used on the writer's thread, within a transaction; after a rollback, use a new one.
 """
 
+import base64
 import math
 
-from fogline.events.event import Arrival, Lane
+import msgspec
+
+from fogline.documents.json_payload import is_bare_json, is_json_type
+from fogline.events.event import Arrival, Lane, rfc3339
 from fogline.gateway.ledger import KEPT_BACK, RuleOutcome
+from fogline_edge.history.history_file import HistoryFile, KeptEvent
 from fogline_edge.machine.boot import Moment
 from fogline_edge.outbox.memory.duplicate_filter import DuplicateFilter
 from fogline_edge.outbox.memory.recognition import NewEvent
+from fogline_edge.outbox.reduction.window_table import Append, WindowTable
 from fogline_edge.outbox.rows.group import Group
 from fogline_edge.outbox.rows.streams import Streams
-from fogline_edge.outbox.writer.window_table import Append, WindowTable
 from fogline_edge.rules.event_rules import EventRules
 from fogline_edge.rules.reduction import Reduction
 from fogline_edge.rules.windows import WindowRule
 
 
 class Reducer:
-    """`reduction`: the rules; None if the file only has windows of former rules."""
+    """`reduction`: the rules; None if the file only has windows of former rules. `history`: takes the events that are kept."""
 
     def __init__(
         self, reduction: Reduction | None, windows: WindowTable, streams: Streams, duplicates: DuplicateFilter
@@ -28,6 +33,8 @@ class Reducer:
         self._reduction = reduction
         self._streams = streams
         self._duplicates = duplicates
+        self._kept: list[KeptEvent] = []
+        self.history: HistoryFile | None = None
 
     def applies(self, arrival: Arrival) -> bool:
         """Return True if some rule applies to an arrival."""
@@ -54,7 +61,15 @@ class Reducer:
             resends.due = True  # no row of an event carries the note
         group.memory.update((key, (arrival.device, entry)) for key, entry in verdict.remember)
         group.touched[stream.stream] = stream
+        if decision.rule.keep_s:
+            self._kept.append(_kept_event(arrival, when, decision.rule.name, group.age_s + decision.rule.keep_s))
         return True
+
+    def committed(self, age_s: int) -> None:
+        """Write the events that are kept for people to look at. Call it after the commit."""
+        if self._kept and self.history is not None:
+            self.history.add(self._kept, age_s)
+        self._kept.clear()
 
     def close_due(self, group: Group, when: Moment, append: Append) -> int:
         """Append the events of some windows that are due. Returns their number."""
@@ -62,6 +77,23 @@ class Reducer:
         for state in closed:
             self._streams.count_rule(self._streams.of_lane(Lane(state.lane)), state.rule, RuleOutcome.AGGREGATE)
         return len(closed)
+
+
+def _kept_event(arrival: Arrival, when: Moment, rule: str, until_s: int) -> KeptEvent:
+    at_ns = when.time_ns if arrival.time_ns is None else arrival.time_ns
+    head = {
+        "time": rfc3339(at_ns),
+        "device": arrival.device,
+        "channel": arrival.channel,
+        "type": arrival.type,
+        "rule": rule,
+        "datacontenttype": arrival.content_type,
+    }
+    if is_json_type(arrival.content_type) and is_bare_json(arrival.data):
+        head["data"] = msgspec.Raw(arrival.data)  # type: ignore[assignment]
+    else:
+        head["data_base64"] = base64.b64encode(arrival.data).decode()
+    return KeptEvent(arrival.device, at_ns // 1_000_000, until_s, msgspec.json.encode(head))
 
 
 def reducer_of(rules: EventRules | None, windows: WindowTable, streams: Streams, duplicates: DuplicateFilter) -> Reducer | None:
