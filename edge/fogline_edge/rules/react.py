@@ -137,7 +137,7 @@ class ReactRules:
 
     def heard(self, arrival: Arrival) -> tuple[LastInput, ...]:
         """Return the last values that an event replaces."""
-        return () if arrival.adapter == GATEWAY_ADAPTER else self._heard.of(arrival)
+        return self._heard.of(arrival) if self._inputs and arrival.adapter != GATEWAY_ADAPTER else ()
 
 
 def last_value(arrival: Arrival, tree: Tree, now_ms: int) -> LastValue:

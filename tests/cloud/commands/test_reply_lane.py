@@ -72,3 +72,10 @@ def test_a_record_from_kafka_is_usable_or_poison(changed):
     assert isinstance(bytes.fromhex(found.digest), bytes)
     if found.owes_reply:
         assert reply_message(found)
+
+
+def test_reply_to_a_command_of_a_gateways_rule_is_an_event_without_a_record():
+    said_ = {"commandid": "rule.RMZRRDW3NAMCOXGXLR4DUMP3MQ", "commandstate": "SUCCEEDED", "status": 200, "tenant": "acme"}
+    event = make_event(**said_, correlationid="rule/hot/e-1", subject="command/switch")
+    checked = check_replies([event], lambda _: None, issued=lambda _: False, tenant="acme", now_ms=NOW_MS)
+    assert (checked.events, checked.records, checked.audits, checked.refused) == ([event], [], [], 0)

@@ -10,6 +10,7 @@ from fogline.events.codec import decode_event
 from fogline.events.event import Lane, Receipt
 from fogline.events.identity import Retransmission, UniqueId
 from fogline.events.report_on_change import ReportPolicy
+from fogline_edge.adapters.mqtt.hono.local_events import event_topic
 from fogline_edge.downlink.journal import open_entries
 from fogline_edge.operate.status import read_status
 from fogline_edge.outbox.rows import command_rows
@@ -87,6 +88,7 @@ def test_alarm_of_a_rule_is_an_event_that_names_rule_and_event(opened):
     (cause,) = stored(store, Lane.TELEMETRY)
     (alarm,) = stored(store, Lane.ALARM)
     assert (alarm.device, alarm.type, alarm.subject, alarm.dedup) == ("press-1", "alarm", "rule/hot", "strong")
+    assert event_topic(alarm) == "event/acme/press-1/rule/hot"
     assert msgspec.json.decode(alarm.data) == {"place": "hall", "alarm": "the hall is hot", "rule": "hot", "event": cause.id}
     assert len(commands(store)) == 1
 

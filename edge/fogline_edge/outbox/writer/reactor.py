@@ -44,14 +44,14 @@ class Reactor:
         self._unknown: list[str] = []
         self._commands: list[Command] = []
         self._depth = 0
+        self._time: tuple[Moment | None, dict[str, int]] = None, {}
         for key, value in ingest.connection.execute(SQL["kept_by_rules"]).fetchall():
             self._recall(key, value)
 
     def _recall(self, key: str, value: bytes) -> None:
         memory, name, last = self._memory, key.removeprefix(STATE_KEY), key.removeprefix(LAST_KEY)
         with contextlib.suppress(msgspec.MsgspecError):  # of another version: the rule begins anew
-            if name != key and any(each.name == name for each in memory.rules.rules):
-                memory.states[name] = _states.decode(value)
+            if name != key and memory.recall(name, _states.decode(value)):
                 return
             if last != key and memory.rules.has_input(last):
                 memory.values[last] = _values.decode(value)
@@ -62,7 +62,10 @@ class Reactor:
         """Evaluate the rules on a new event. It was stored just now, or kept back by a rule."""
         memory = self._memory
         memory.hear(arrival, group.age_ms)
-        found = memory.react(arrival, time_of_day(when), group.age_ms, self._depth, partial(self._has_room, arrival))
+        if not (rules := memory.rules.of(arrival)):
+            return
+        has_room = partial(self._has_room, arrival)
+        found = memory.react(rules, arrival, self._time_of_day(when), group.age_ms, depth=self._depth, has_room=has_room)
         for rule, outcome, depth in found:
             if outcome is not None:
                 self._ingest.count_rule(arrival.lane, rule.name, outcome)
@@ -91,6 +94,11 @@ class Reactor:
         if self._commands:
             commands, self._commands = self._commands, []
             self._ready(commands)
+
+    def _time_of_day(self, when: Moment) -> dict[str, int]:
+        if when is not self._time[0]:  # many events share their time
+            self._time = when, time_of_day(when)
+        return self._time[1]
 
     def _has_room(self, arrival: Arrival, rule: ReactRule) -> bool:
         devices = {each.device or arrival.device for each in rule.table.then if each.command is not None}
