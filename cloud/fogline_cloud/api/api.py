@@ -11,13 +11,14 @@ from starlette.routing import Route
 
 from fogline.errors import Misconfigured
 from fogline.message import Message
-from fogline.process.files.settings_file import is_loopback, split_endpoint
+from fogline.process.files.settings_file import split_endpoint
 from fogline.process.files.tls_files import ReadAgain
 from fogline.process.loop_calls import call_soon
 from fogline.process.monitoring.metrics import Sample, samples_of
 from fogline.process.monitoring.metrics_server import MetricsServer
 from fogline.process.monitoring.statistics import answer_sigusr1, read_process
 from fogline.process.service_manager import watched
+from fogline.transport.loopback import is_loopback
 from fogline_cloud.access.access_file import Permissions, loosened, read_permissions
 from fogline_cloud.access.policy import Policy
 from fogline_cloud.api.app import make_app

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from starlette.requests import Request
 
 from fogline.address import CommandAddress, Reports
-from fogline.process.files.settings_file import is_loopback
+from fogline.transport.loopback import is_loopback
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.access.principal import Principal
 from fogline_cloud.access.quotas import Quotas, over_quota

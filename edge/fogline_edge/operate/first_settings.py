@@ -12,7 +12,7 @@ from fogline.errors import Misconfigured
 from fogline.installed import SETTINGS, STATE
 from fogline.process.console.terminal import tell
 from fogline.process.files.bridge_address import BridgeAddress, parse_bridge
-from fogline.process.files.settings_file import is_loopback
+from fogline.transport.loopback import is_loopback
 from fogline_edge.settings import ProxySettings
 
 FILE = "edge.toml"

@@ -8,12 +8,12 @@ import msgspec
 from fogline.amqp.login import ANONYMOUS, EXTERNAL, Login, LoginVerdict
 from fogline.amqp.sasl import ClientSasl, SaslError, ServerSasl
 from fogline.transport.tls import Tls, TlsError
-from fogline.transport.websocket_request import WebSocketError, WebSocketRequest
+from fogline.transport.websocket_request import Subprotocol, WebSocketError, WebSocketRequest
 
 if TYPE_CHECKING:
     from fogline.transport.websocket import WebSocket
 
-SUBPROTOCOL: Final = "amqp"
+SUBPROTOCOL: Final = Subprotocol("amqp", "AMQP", b"AMQP")
 """OASIS AMQP WebSocket Binding (WSB) 1.0, section 2.1."""
 BROKEN_OFF: Final = "the peer ended the connection during"
 """How the text of a `SecurityError` begins if the peer gave no reason: the next attempt may succeed."""
@@ -53,7 +53,12 @@ def _websocket(security: ServerSecurity | ClientSecurity) -> "WebSocket | None":
         return None
     from fogline.transport.websocket import WebSocket  # noqa: PLC0415 - takes 3 MB, which a gateway without it does not need
 
-    return WebSocket(SUBPROTOCOL, security.websocket if isinstance(security, ClientSecurity) else None)
+    if isinstance(security, ClientSecurity):
+        return None if security.websocket is None else WebSocket(SUBPROTOCOL, security.websocket)
+    from fogline.transport.websocket_handshake import OriginRule  # noqa: PLC0415 - as the one before
+
+    secure = security.tls is not None  # without TLS a bridge listens at loopback only
+    return WebSocket(SUBPROTOCOL, OriginRule(secure=secure, loopback=not secure))
 
 
 class SecurityLayers:

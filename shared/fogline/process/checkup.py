@@ -230,9 +230,10 @@ def _answer(connected: socket.socket, request: WebSocketRequest | None, header: 
     if request is None:
         connected.sendall(header)
         return connected.recv(8)
+    from fogline.amqp.security import SUBPROTOCOL  # noqa: PLC0415 - as the next
     from fogline.transport.websocket import WebSocket  # noqa: PLC0415 - takes 3 MB
 
-    websocket, answer, sent = WebSocket("amqp", request), b"", False
+    websocket, answer, sent = WebSocket(SUBPROTOCOL, request), b"", False
     while not answer and not websocket.over:
         connected.sendall(websocket.data_to_send())
         if websocket.ready and not sent:

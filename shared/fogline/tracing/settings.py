@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from fogline.errors import Misconfigured
-from fogline.process.files.settings_file import is_loopback
+from fogline.transport.loopback import is_loopback
 
 
 class TracingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -4,9 +4,11 @@
 `certificate_names`: names in certificates
 `http_framing`: rules of HTTP that h11 leaves to its user
 `http_login`: Basic authentication
+`loopback`: addresses of this machine that no other machine reaches
 `proxy`: the way out through a SOCKS5 or HTTP proxy
 `tls`: the TLS layer, without IO
 `unnamed_sockets`: sockets that wait for their clients
 `websocket`: WebSocket as a way for another protocol's bytes, without IO
-`websocket_request`: what a client asks for, and the error of both sides
+`websocket_handshake`: the opening of a WebSocket at the server, and which web pages may open one
+`websocket_request`: what is said about a WebSocket without its library
 """

@@ -3,34 +3,25 @@
 A protocol's bytes may be cut into frames anywhere, so frames are passed on in pieces, and no message is ever held.
 """
 
-from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Final
 
 from wsproto.connection import Connection, ConnectionState, ConnectionType
-from wsproto.events import (
-    AcceptConnection,
-    BytesMessage,
-    CloseConnection,
-    Ping,
-    RejectConnection,
-    RejectData,
-    Request,
-    TextMessage,
-)
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping, RejectConnection, Request, TextMessage
 from wsproto.frame_protocol import CloseReason
 from wsproto.handshake import H11Handshake
 from wsproto.utilities import ProtocolError, RemoteProtocolError
 
 from fogline.transport.http_framing import MAX_HEAD_BYTES
-from fogline.transport.websocket_request import WebSocketError, WebSocketRequest
+from fogline.transport.websocket_handshake import HandshakeRefused, OpeningHandshake, OriginRule
+from fogline.transport.websocket_request import Subprotocol, WebSocketError, WebSocketRequest
 
 _END: Final = b"\r\n\r\n"
-_BEGIN: Final = {ConnectionType.SERVER: b"GET /", ConnectionType.CLIENT: b"HTTP/1."}
+_BEGIN: Final = b"HTTP/1."
 
 
 class WebSocket:
-    """One side of one connection for a subprotocol: a client with `request`, a server without.
+    """One side of one connection for a subprotocol: a client with a request, a server with a rule for web pages.
 
     After each call send `data_to_send`, also after an error. A server refuses a web page of another site (RFC 6455 section
     10.2), because a browser would show it the user's certificate.
@@ -38,18 +29,18 @@ class WebSocket:
     `ready`: bytes may be wrapped. `over`: the peer has closed; nothing follows. `why`: what it said then.
     """
 
-    def __init__(self, subprotocol: str, request: WebSocketRequest | None = None) -> None:
+    def __init__(self, subprotocol: Subprotocol, side: WebSocketRequest | OriginRule) -> None:
         self.ready = self.over = False
         self.why = ""
         self._subprotocol = subprotocol
-        self._side = ConnectionType.CLIENT if request is not None else ConnectionType.SERVER
-        self._handshake = H11Handshake(self._side)
+        self._opening = OpeningHandshake(subprotocol, side) if isinstance(side, OriginRule) else None
+        self._handshake = H11Handshake(ConnectionType.CLIENT)
         self._connection: Connection | None = None
         self._head = b""
         self._to_send = bytearray()
         self._pong = b""
-        if request is not None:
-            asked = Request(host=request.authority, target=request.path, subprotocols=[subprotocol])
+        if isinstance(side, WebSocketRequest):
+            asked = Request(host=side.authority, target=side.path, subprotocols=[subprotocol.name])
             self._to_send += self._handshake.send(asked)
 
     def data_to_send(self) -> bytes:
@@ -72,19 +63,10 @@ class WebSocket:
         if self._connection is not None:
             self._connection.receive_data(data)
             return self._payload(self._connection)
-        self._head += data
-        head, end, rest = self._head.partition(_END)
-        begin = _BEGIN[self._side]
-        if not self._head.startswith(begin[: len(self._head)]):
-            raise WebSocketError(f"the peer does not speak WebSocket: {self._head[:16]!r}")
-        if len(head) > MAX_HEAD_BYTES:
-            raise self._refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"its head has more than {MAX_HEAD_BYTES} bytes")
-        if not end:
+        self._connection = self._answered(data) if self._opening is None else self._opened(self._opening, data)
+        if self._connection is None:
             return b""
-        self._head = b""
-        self._connection = self._begin(head + end)
         self.ready = True
-        self._connection.receive_data(rest)
         return self._payload(self._connection)
 
     def close(self) -> None:
@@ -92,51 +74,41 @@ class WebSocket:
         if self._connection is not None and self._connection.state is ConnectionState.OPEN:
             self._to_send += self._connection.send(CloseConnection(code=CloseReason.NORMAL_CLOSURE))
 
-    def _begin(self, head: bytes) -> Connection:
-        """Take the peer's head, and answer it. Raises `WebSocketError`."""
+    def _opened(self, opening: OpeningHandshake, data: bytes) -> Connection | None:
+        """Take a client's request, and answer it; None if more is needed. Raises `WebSocketError`."""
         try:
-            self._handshake.receive_data(head)
+            answer = opening.receive(data)
+        except HandshakeRefused as error:
+            self._to_send += opening.refusal(error)
+            raise WebSocketError(f"no WebSocket: {error}") from None
+        if answer is None:
+            return None
+        self._to_send += answer
+        return Connection(ConnectionType.SERVER, trailing_data=opening.rest)
+
+    def _answered(self, data: bytes) -> Connection | None:
+        """Take a server's answer; None if more is needed. Raises `WebSocketError`."""
+        self._head += data
+        head, end, rest = self._head.partition(_END)
+        if not self._head.startswith(_BEGIN[: len(self._head)]):
+            raise WebSocketError(f"the peer does not speak WebSocket: {self._head[:16]!r}")
+        if len(head) > MAX_HEAD_BYTES:
+            raise WebSocketError(f"no WebSocket: its head has more than {MAX_HEAD_BYTES} bytes")
+        if not end:
+            return None
+        self._head = b""
+        try:
+            self._handshake.receive_data(head + end)
             (event,) = self._handshake.events()
-            if isinstance(event, Request):
-                self._accept(event)
-            elif isinstance(event, RejectConnection):
-                raise _refused(event.status_code)
-            elif not isinstance(event, AcceptConnection) or event.subprotocol != self._subprotocol:
-                raise WebSocketError(f"the peer does not speak {self._subprotocol!a} over WebSocket")
-        except RemoteProtocolError as error:
-            raise self._refusal(HTTPStatus.BAD_REQUEST, str(error), error.event_hint) from None
-        except (ProtocolError, ValueError) as error:  # ValueError: not ASCII, or a second response
-            raise self._refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
+        except (RemoteProtocolError, ProtocolError, ValueError) as error:  # ValueError: not ASCII, or a second response
+            raise WebSocketError(f"no WebSocket: {error}") from None
+        if isinstance(event, RejectConnection):
+            raise _refused(event.status_code)
+        if not isinstance(event, AcceptConnection) or event.subprotocol != self._subprotocol.name:
+            raise WebSocketError(f"the peer does not speak {self._subprotocol.name!a} over WebSocket")
         assert self._handshake.connection is not None
+        self._handshake.connection.receive_data(rest)
         return self._handshake.connection
-
-    def _accept(self, asked: Request) -> None:
-        origin = next((value.decode("latin-1") for name, value in asked.extra_headers if name == b"origin"), None)
-        if origin is not None and origin.partition("://")[2] != asked.host:
-            raise self._refusal(HTTPStatus.FORBIDDEN, f"a page of {origin[:80]!a} may not connect")
-        if self._subprotocol not in asked.subprotocols:
-            raise self._refusal(HTTPStatus.BAD_REQUEST, f"the subprotocol is not {self._subprotocol!a}")
-        self._to_send += self._handshake.send(AcceptConnection(subprotocol=self._subprotocol))
-
-    def _refusal(self, status: HTTPStatus, why: str, hint: object = None) -> WebSocketError:
-        """Answer a client, if this side is a server, and return the error."""
-        if self._side is ConnectionType.SERVER and not self._to_send:
-            more: Sequence[tuple[bytes, bytes]] = ()
-            if isinstance(hint, RejectConnection):
-                status, more = HTTPStatus(hint.status_code), hint.headers
-            body = f"no WebSocket: {why}\n".encode("ascii", "backslashreplace")
-            headers = [
-                *more,
-                (b"content-type", b"text/plain"),
-                (b"content-length", b"%d" % len(body)),
-                (b"connection", b"close"),
-            ]
-            try:
-                self._to_send += self._handshake.send(RejectConnection(status_code=status, headers=headers, has_body=True))
-                self._to_send += self._handshake.send(RejectData(data=body, body_finished=True))
-            except ProtocolError:  # what came was no HTTP at all
-                self._to_send.clear()
-        return WebSocketError(f"no WebSocket: {why}")
 
     def _payload(self, connection: Connection) -> bytes:
         parts = []

@@ -1,10 +1,20 @@
-"""What a client of a WebSocket asks for, and the error of both sides, without the library that `websocket` takes (3 MB)."""
+"""What is said about a WebSocket without the library that `websocket` takes (3 MB)."""
+
+from typing import NamedTuple
 
 import msgspec
 
 
 class WebSocketError(Exception):
     """No WebSocket, or no longer one. The text is one line."""
+
+
+class Subprotocol(NamedTuple):
+    """What is spoken over a WebSocket. `beginning`: the first bytes of a client that speaks it without one."""
+
+    name: str
+    title: str
+    beginning: bytes
 
 
 class WebSocketRequest(msgspec.Struct, frozen=True):

@@ -9,9 +9,9 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from fogline.errors import Misconfigured, Unreachable
-from fogline.process.files.settings_file import is_loopback
 from fogline.process.files.tls_files import check_private
 from fogline.process.files.user_file import read_password
+from fogline.transport.loopback import is_loopback
 from fogline_cloud.settings import CloudSettings, OperatorSettings
 
 TIMEOUT_S = 120.0

@@ -1,7 +1,7 @@
 """The rule for listening beyond this machine: pure."""
 
 from fogline.errors import Misconfigured
-from fogline.process.files.settings_file import is_loopback
+from fogline.transport.loopback import is_loopback
 from fogline_edge.settings import CoapSettings
 
 

@@ -6,8 +6,8 @@ import socket
 from collections.abc import Callable
 
 from fogline.errors import Misconfigured
-from fogline.process.files.settings_file import is_loopback
 from fogline.transport.byte_budget import ByteBudget
+from fogline.transport.loopback import is_loopback
 from fogline_edge.adapters.bind_error import cannot_listen
 from fogline_edge.adapters.coap.access import check_coap
 from fogline_edge.adapters.coap.command_client import CoapCommandClient

@@ -4,9 +4,9 @@ import asyncio
 import logging
 from collections.abc import Iterator
 
-from fogline.process.files.settings_file import is_loopback
 from fogline.process.rates import DeviceRates
 from fogline.transport.byte_budget import ByteBudget
+from fogline.transport.loopback import is_loopback
 from fogline.transport.unnamed_sockets import UnnamedSockets
 from fogline_edge.adapters.http.access import HttpLogins
 from fogline_edge.adapters.http.command_polls import HttpPolls

@@ -4,8 +4,9 @@ import ssl
 from dataclasses import dataclass, field
 
 from fogline.errors import Misconfigured
-from fogline.process.files.settings_file import is_loopback, split_endpoint
+from fogline.process.files.settings_file import split_endpoint
 from fogline.process.files.user_file import read_password
+from fogline.transport.loopback import is_loopback
 from fogline_edge.adapters.mqtt_client.profiles import KeptOfClient, build_profiles
 from fogline_edge.broker_settings import MqttClientSettings
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from fogline.errors import Misconfigured
-from fogline.process.files.settings_file import is_loopback
+from fogline.transport.loopback import is_loopback
 from fogline_edge.listener_settings import ListenerTlsSettings
 
 

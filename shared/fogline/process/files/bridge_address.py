@@ -4,7 +4,8 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from fogline.errors import Misconfigured
-from fogline.process.files.settings_file import is_host, is_loopback, split_endpoint
+from fogline.process.files.settings_file import is_host, split_endpoint
+from fogline.transport.loopback import is_loopback
 from fogline.transport.proxy.proxy_address import authority
 from fogline.transport.websocket_request import WebSocketRequest
 

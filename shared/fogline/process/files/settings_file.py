@@ -9,6 +9,7 @@ import msgspec
 from fogline.documents.document_error import TOML, explained
 from fogline.errors import Misconfigured
 from fogline.process.files.user_file import read_text
+from fogline.transport.loopback import is_loopback
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -52,11 +53,6 @@ def is_host(host: str) -> bool:
         return bool(host.encode("idna")) and all("!" <= each <= "~" or not each.isascii() for each in host)
     except UnicodeError:
         return False
-
-
-def is_loopback(host: str) -> bool:
-    """Return True for an address of this machine that no other machine reaches."""
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def require_loopback(host: str, key: str) -> str:

@@ -4,5 +4,4 @@
 `packets`: the control packets and their codec
 `primitives`: data types, reason codes, errors
 `properties`: the properties of MQTT 5
-`websocket_handshake`: the handshake of MQTT over WebSocket
 """

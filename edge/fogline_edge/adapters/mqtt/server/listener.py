@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 
 from fogline.address import shown
 from fogline.errors import Misconfigured, SlowDown
-from fogline.process.files.settings_file import is_loopback
 from fogline.process.login_turns import LoginTurns
 from fogline.process.rates import DeviceRates
 from fogline.transport.byte_budget import ByteBudget
+from fogline.transport.loopback import is_loopback
 from fogline.transport.unnamed_sockets import UnnamedSockets
+from fogline.transport.websocket_request import Subprotocol
 from fogline_edge.adapters.device_acl import DeviceAcl
 from fogline_edge.adapters.mqtt.counters import MqttCounters
 from fogline_edge.adapters.mqtt.hono.event_filters import SubscriberRights
@@ -35,6 +36,7 @@ from fogline_edge.settings import LimitSettings, MqttSettings
 
 _log = logging.getLogger(__name__)
 
+_MQTT = Subprotocol("mqtt", "MQTT", b"\x10")  # 5: 6.0; a connection begins with CONNECT
 _VERIFICATIONS = 2  # the most passwords that are checked at once; addresses take turns
 LOOK_S = 5.0
 """How often the file of users is compared with the logins of the open connections."""
@@ -237,14 +239,14 @@ class MqttListener:
 def _websocket(
     listener: MqttListener, settings: MqttSettings, web: WebSocketSettings, access: ListenerAccess
 ) -> ListeningPlace:
-    from fogline_edge.adapters.mqtt.protocol.websocket_handshake import OpeningHandshake, OriginRule  # noqa: PLC0415 - as the next
+    from fogline.transport.websocket_handshake import OpeningHandshake, OriginRule  # noqa: PLC0415 - as the next
     from fogline_edge.adapters.mqtt.server.websocket_layer import WebSocketLayer  # noqa: PLC0415 - wsproto and h11 cost 3 MB, and not all need them
 
     host, secure = settings.websocket_host, settings.websocket_tls is not None
-    rule = OriginRule(web.origins, secure=secure, loopback=is_loopback(host))
+    rule = OriginRule(web.origins, secure=secure, loopback=is_loopback(host), key="mqtt.websocket.origins")
 
     def plain() -> WebSocketLayer:
-        return WebSocketLayer(OpeningHandshake(web.path, rule), ClientConnection(listener))
+        return WebSocketLayer(OpeningHandshake(_MQTT, rule, web.path), ClientConnection(listener))
 
     if not secure:
         return ListeningPlace("mqtt-ws", "mqtt.websocket", host, web.port, plain)

@@ -11,7 +11,7 @@ from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessa
 from wsproto.frame_protocol import CloseReason as CloseCode
 
 from fogline.transport.certificate_names import CertificateNames
-from fogline_edge.adapters.mqtt.protocol.websocket_handshake import HandshakeRefused, OpeningHandshake
+from fogline.transport.websocket_handshake import HandshakeRefused, OpeningHandshake
 from fogline_edge.adapters.mqtt.server.connection import ClientConnection
 from fogline_edge.adapters.sockets.layer import LayeredConnection, LayerTransport
 from fogline_edge.adapters.sockets.shared_buffer import Room

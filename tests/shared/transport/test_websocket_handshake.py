@@ -2,19 +2,21 @@
 
 import pytest
 
-from fogline_edge.adapters.mqtt.protocol.websocket_handshake import (
+from fogline.transport.websocket_handshake import (
     MAX_HANDSHAKE_BYTES,
     HandshakeRefused,
     OpeningHandshake,
     OriginRule,
 )
+from fogline.transport.websocket_request import Subprotocol
 from fogline_lab.device.websocket_pipe import ACCEPT, opening
 
+MQTT = Subprotocol("mqtt", "MQTT", b"\x10")
 NO_PAGE = OriginRule([], secure=False, loopback=True)
 
 
 def handshake(rule: OriginRule = NO_PAGE) -> OpeningHandshake:
-    return OpeningHandshake("/mqtt", rule)
+    return OpeningHandshake(MQTT, rule, "/mqtt")
 
 
 def fields(response: bytes | None) -> dict[str, str]:
@@ -119,7 +121,13 @@ def test_only_pages_of_listed_origins_and_clients_that_name_the_address_itself_m
 
 @pytest.mark.parametrize(
     ("host", "allowed"),
-    [("127.0.0.1:8083", True), ("localhost:8083", True), ("[::1]:8083", True), ("evil.example:8083", False)],
+    [
+        ("127.0.0.1:8083", True),
+        ("localhost:8083", True),
+        ("[::1]:8083", True),
+        ("evil.example:8083", False),
+        ("127.0.0.1.evil.example:8083", False),
+    ],
 )
 def test_a_page_that_names_this_machine_after_itself_may_not_connect(host, allowed):
     """DNS rebinding: evil.example has the address 127.0.0.1 now, and browsers take that for the same origin."""

@@ -1,24 +1,24 @@
-"""The opening handshake of MQTT over WebSocket (MQTT 5: 6.0; RFC 6455, section 4.2), at the server. Pure."""
+"""The opening handshake of a WebSocket (RFC 6455, section 4.2), at the server. Pure."""
 
 import base64
 import binascii
+from collections.abc import Iterable
 from email.utils import formatdate
 
 import h11
 from wsproto.utilities import generate_accept_token
 
 from fogline.errors import Poison
-from fogline.process.files.settings_file import is_loopback
 from fogline.transport.http_framing import head_bytes, is_host
+from fogline.transport.loopback import is_loopback
 from fogline.transport.tls import TLS_HANDSHAKE
+from fogline.transport.websocket_request import Subprotocol
 
 MAX_HANDSHAKE_BYTES = 8192
 """Longest request of a handshake."""
-SUBPROTOCOL = "mqtt"
 _TOO_LONG = f"the WebSocket handshake has more than {MAX_HANDSHAKE_BYTES} bytes"
 _NO_HTTP = "the client does not speak HTTP/1.1"
 _VERSION = "13"
-_CONNECT = 0x10  # first byte of an MQTT connection without WebSocket
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -37,10 +37,12 @@ class OriginRule:
 
     Allowed are `origins`, and the origin of the address that the client has connected to, because paho for Python names that.
     A page can give this machine's loopback address a name of its own (DNS rebinding). So on `loopback`, where perhaps nobody
-    must log in, that address must be written as such. `secure`: the connection is TLS.
+    must log in, that address must be written as such. `secure`: the connection is TLS. `key`: of the setting that lists
+    origins, if there is one.
     """
 
-    def __init__(self, origins: list[str], *, secure: bool, loopback: bool) -> None:
+    def __init__(self, origins: Iterable[str] = (), *, secure: bool, loopback: bool, key: str = "") -> None:
+        self.hint = f": see {key}" if key else ""
         self._origins = {each.lower() for each in origins}
         self._scheme = "https" if secure else "http"
         self._loopback = loopback
@@ -54,9 +56,10 @@ class OriginRule:
 
 
 class OpeningHandshake:
-    """The handshake of one connection. `path`: of the request that is served."""
+    """The handshake of one connection. `path`: of the request that is served; None for any."""
 
-    def __init__(self, path: str, rule: OriginRule) -> None:
+    def __init__(self, subprotocol: Subprotocol, rule: OriginRule, path: str | None = None) -> None:
+        self._subprotocol = subprotocol
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HANDSHAKE_BYTES)
         self._begun = False
         self._path = path
@@ -79,7 +82,7 @@ class OpeningHandshake:
         """
         if not self._begun:
             self._begun = True
-            if (why := _no_http(data[0])) is not None:
+            if (why := _no_http(data, self._subprotocol)) is not None:
                 raise HandshakeRefused(400, why)
         self._h11.receive_data(data)
         try:
@@ -98,7 +101,7 @@ class OpeningHandshake:
             ("upgrade", "websocket"),
             ("connection", "Upgrade"),
             ("sec-websocket-accept", accept.decode()),
-            ("sec-websocket-protocol", SUBPROTOCOL),
+            ("sec-websocket-protocol", self._subprotocol.name),
         ]
         return self._h11.send(h11.InformationalResponse(status_code=101, headers=headers, reason=b"Switching Protocols"))
 
@@ -120,7 +123,7 @@ class OpeningHandshake:
             fields[name] = f"{fields[name]}, {value}" if name in fields else value
         if request.method != b"GET":
             raise HandshakeRefused(405, "a WebSocket is opened with GET", (("allow", "GET"),))
-        if request.target.decode("ascii", "replace").partition("?")[0] != self._path:
+        if self._path is not None and request.target.decode("ascii", "replace").partition("?")[0] != self._path:
             raise HandshakeRefused(404, f"the path is not {self._path}")
         host = fields.get("host", "")
         if not host or not is_host(host):
@@ -132,21 +135,20 @@ class OpeningHandshake:
         if fields.get("sec-websocket-version") != _VERSION:
             raise HandshakeRefused(426, f"the WebSocket is not of version {_VERSION}", (("sec-websocket-version", _VERSION),))
         if not self._rule.allows(fields.get("origin"), host):
-            raise HandshakeRefused(403, "the page's origin is not allowed: see mqtt.websocket.origins")
-        if SUBPROTOCOL not in (each.strip() for each in fields.get("sec-websocket-protocol", "").split(",")):
-            raise HandshakeRefused(400, f"the WebSocket handshake does not offer the subprotocol {SUBPROTOCOL}")
+            raise HandshakeRefused(403, f"the page's origin is not allowed{self._rule.hint}")
+        name = self._subprotocol.name
+        if name not in (each.strip() for each in fields.get("sec-websocket-protocol", "").split(",")):
+            raise HandshakeRefused(400, f"the WebSocket handshake does not offer the subprotocol {name}")
         return _key(fields.get("sec-websocket-key", ""))
 
 
-def _no_http(first: int) -> str | None:
-    """Return what a client speaks instead of HTTP, by its first byte; None if that can begin a request."""
-    if ord("A") <= first <= ord("Z"):
-        return None
-    if first == TLS_HANDSHAKE:
+def _no_http(data: bytes, subprotocol: Subprotocol) -> str | None:
+    """Return what a client speaks instead of HTTP, by its first bytes; None if they can begin a request."""
+    if data.startswith(subprotocol.beginning):
+        return f"the client speaks {subprotocol.title} without WebSocket, and this port does not"
+    if data[0] == TLS_HANDSHAKE:
         return "the client speaks TLS, and this port does not"
-    if first == _CONNECT:
-        return "the client speaks MQTT without WebSocket, and this port does not"
-    return _NO_HTTP
+    return None if ord("A") <= data[0] <= ord("Z") else _NO_HTTP
 
 
 def _tokens(field: str | None) -> set[str]:
