@@ -1,5 +1,6 @@
 """The list of metrics names every counter, and gateway and bridge serve their part of it."""
 
+import msgspec
 import pytest
 
 from fogline.commands.signature import TrustedKeys
@@ -7,7 +8,7 @@ from fogline.process.monitoring.metrics import METRICS, Sample, samples_of
 from fogline_cloud.bridge.bridge import Bridge
 from fogline_cloud.settings import BridgeSettings, CloudSettings
 from fogline_cloud.shard.owned_shard import ShardCounters
-from fogline_edge.adapters.ble.counters import BleCounters, Steps
+from fogline_edge.adapters.ble.counters import BleCounters, ScanMeter, Steps
 from fogline_edge.adapters.coap.counters import CoapCounters
 from fogline_edge.adapters.mqtt.counters import MqttCounters
 from fogline_edge.adapters.mqtt_client.commands import BrokerCommandCounters
@@ -16,20 +17,21 @@ from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.downlink.runner import DownlinkCounters
 from fogline_edge.operate.metrics import AdapterCounters, read_gateway
 from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.rule_settings import IdentityTable, RuleSettings
 from fogline_edge.uplink.uplink import Uplink
 from fogline_lab.line.line import Line
 from fogline_lab.waiting import until_not
 from shared.process.metrics_client import get
 
 COUNTERS = {
-    "mqtt": MqttCounters,
-    "coap": CoapCounters,
-    "ble": BleCounters,
-    "ble_supervisor": Steps,
-    "mqtt_client": MqttClientCounters,
-    "mqtt_client_commands": BrokerCommandCounters,
-    "downlink": DownlinkCounters,
-    "shard": ShardCounters,
+    "mqtt": [MqttCounters],
+    "coap": [CoapCounters],
+    "ble": [BleCounters, ScanMeter],
+    "ble_supervisor": [Steps],
+    "mqtt_client": [MqttClientCounters],
+    "mqtt_client_commands": [BrokerCommandCounters],
+    "downlink": [DownlinkCounters],
+    "shard": [ShardCounters],
 }
 
 
@@ -41,11 +43,11 @@ def listed(prefix: str) -> set[str]:
 
 @pytest.mark.parametrize("prefix", COUNTERS)
 def test_every_counter_is_listed_and_every_listed_metric_is_counted(prefix):
-    counters = COUNTERS[prefix]()
-    for value in vars_of(counters):
+    counters = [each() for each in COUNTERS[prefix]]
+    for value in (value for each in counters for value in vars_of(each)):
         if isinstance(value, dict):
             value.setdefault("reason", 1)
-    counted = {sample.name for sample in samples_of(prefix, counters)}
+    counted = {sample.name for each in counters for sample in samples_of(prefix, each)}
     assert counted <= METRICS.keys()
     assert listed(prefix) - counted <= {"fogline_shard_ready"}, "listed, but never counted"
 
@@ -88,7 +90,8 @@ async def not_ready(bridge: Bridge) -> bool:
 
 
 async def test_a_gateway_reads_the_numbers_of_its_status(line: Line):
-    outbox = Outbox.open(line.settings())
+    rules = RuleSettings(identity=[IdentityTable(name="by-number", fields=["/n"])])  # only rules have counts by rule
+    outbox = Outbox.open(msgspec.structs.replace(line.settings(), rules=rules))
     uplink, downlink = Uplink(outbox, line.settings().uplink, lambda *_: None), Downlink(outbox, TrustedKeys())
     try:
         await line.put(outbox, 1, 2, 3)
