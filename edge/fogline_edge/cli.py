@@ -252,7 +252,7 @@ def run_renew(arguments: argparse.Namespace) -> int:
 def run_check(arguments: argparse.Namespace) -> int:
     """Check the settings. Raises `Misconfigured`."""
     settings = load(arguments.config)
-    check(settings)
+    check(settings, arguments.config)
     tls = settings.uplink.tls
     if tls is not None and tls.certificate and (why := certificate_problem(tls.certificate, "uplink.tls.certificate")):
         raise Misconfigured(f"{why}. Run: fogline-edge renew; after its end: fogline-edge enroll with a new token")

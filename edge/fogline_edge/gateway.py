@@ -61,7 +61,7 @@ async def run_gateway(
     Raises `Misconfigured` if an operator must change something first, or if the outbox's file fails, and `MemoryExceeded` above
     `max_memory_mib` (0: no bound). No event is acknowledged after that, and a restart continues from the durable state.
     """
-    check(settings)
+    check(settings, config)
     _spare_collections()
     stop = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):

@@ -2,6 +2,7 @@
 
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 from fogline.commands.signature import read_keys
 from fogline.errors import Misconfigured
@@ -19,8 +20,15 @@ from fogline_edge.settings import EdgeSettings
 from fogline_edge.uplink.session import uplink_proxy, uplink_security
 
 
-def check(settings: EdgeSettings) -> None:
-    """Check rules that the settings' types cannot express. Raises `Misconfigured`."""
+def check(settings: EdgeSettings, config: Path | None = None) -> None:
+    """Check what the settings' types cannot express. Raises `Misconfigured`, which names `config`, the settings file."""
+    try:
+        _check(settings)
+    except Misconfigured as error:
+        raise (error if config is None else Misconfigured(f"{config}: {error}")) from None
+
+
+def _check(settings: EdgeSettings) -> None:
     for bridge in settings.uplink.bridges:
         parse_bridge(bridge, "uplink.bridge", tls=settings.uplink.tls is not None)
     uplink_security(settings.uplink)

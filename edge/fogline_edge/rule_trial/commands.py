@@ -114,7 +114,7 @@ def run_dry_run(arguments: argparse.Namespace) -> int:
 
 def _load(config: Path) -> EdgeSettings:
     settings = load(config)
-    check(settings)
+    check(settings, config)
     return settings
 
 

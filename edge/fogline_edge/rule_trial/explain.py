@@ -51,7 +51,7 @@ def add_explain(commands: Any) -> None:
 def run_explain(arguments: argparse.Namespace) -> int:
     """Print the steps."""
     settings = load(arguments.config)
-    check(settings)
+    check(settings, arguments.config)
     arrival = _arrival(arguments) if arguments.event is None else _of_event(find_event(Path(settings.data), arguments.event))
     rules = rules_of(settings.rules)
     steps = [] if rules is None else list(rules.explain(arrival))
