@@ -23,7 +23,9 @@ from fogline.tracing.spans import ExportSpans
 from fogline.transport.byte_budget import ByteBudget
 from fogline_edge.adapters.mqtt.server.listener import MqttListener, make_rates
 from fogline_edge.ble_settings import BleSettings
+from fogline_edge.downlink.device_queues import THE_GATEWAY
 from fogline_edge.downlink.downlink import Downlink
+from fogline_edge.downlink.history_reader import HistoryReader
 from fogline_edge.machine.process_end import STOPPED_TEXT, EndCause
 from fogline_edge.machine.run_record import RunRecord
 from fogline_edge.machine.watchman import MemoryExceeded, Watchman
@@ -130,6 +132,7 @@ async def _serve_devices(
     await downlink.start()
     async with contextlib.AsyncExitStack() as open_adapters:
         open_adapters.callback(downlink.close)
+        _answer_for_itself(settings, downlink, open_adapters)
         adapters = await _open_adapters(settings, outbox, downlink, open_adapters)
         statistics = StatisticsReader(settings, downlink.counters, outbox.clock)
         on_state = watchman.record.note_uplink
@@ -142,6 +145,14 @@ async def _serve_devices(
         on_ready(addresses)
         async with _renewing(settings, config), watched(outbox.answers, outbox.why_full):
             await _serve(uplink, outbox, stop, watchman)
+
+
+def _answer_for_itself(settings: EdgeSettings, downlink: Downlink, stack: contextlib.AsyncExitStack) -> None:
+    """Take the commands that the gateway executes itself."""
+    keeps = any(each.keep_days is not None for each in settings.rules.reduce)
+    reader = HistoryReader(downlink, Path(settings.data), keeps=keeps)
+    downlink.reachable(THE_GATEWAY, reader)
+    stack.push_async_callback(reader.close)
 
 
 @contextlib.asynccontextmanager

@@ -27,6 +27,7 @@ same query. This page is generated from the list in `fogline.process.monitoring.
 _SUBJECTS = {
     "process": "Every process with an event loop",
     "outbox": "Gateway: outbox",
+    "history": "Gateway: history of events that rules kept back",
     "uplink": "Gateway: connection to the bridge",
     "downlink": "Gateway: commands",
     "mqtt": "Gateway: MQTT server",

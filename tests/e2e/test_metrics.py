@@ -1,9 +1,10 @@
 """The list of metrics names every counter, and gateway and bridge serve their part of it."""
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from fogline.commands.signature import TrustedKeys
+from fogline.events.event import Receipt
 from fogline.process.monitoring.metrics import METRICS, Sample, samples_of
 from fogline_cloud.bridge.bridge import Bridge
 from fogline_cloud.settings import BridgeSettings, CloudSettings
@@ -17,8 +18,10 @@ from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.downlink.runner import DownlinkCounters
 from fogline_edge.operate.metrics import AdapterCounters, read_gateway
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.rule_settings import IdentityTable, RuleSettings
+from fogline_edge.rule_settings import ReduceTable, RuleSettings
 from fogline_edge.uplink.uplink import Uplink
+from fogline_lab.events import make_arrival
+from fogline_lab.gateway.outbox_use import put
 from fogline_lab.line.line import Line
 from fogline_lab.waiting import until_not
 from shared.process.metrics_client import get
@@ -90,11 +93,12 @@ async def not_ready(bridge: Bridge) -> bool:
 
 
 async def test_a_gateway_reads_the_numbers_of_its_status(line: Line):
-    rules = RuleSettings(identity=[IdentityTable(name="by-number", fields=["/n"])])  # only rules have counts by rule
-    outbox = Outbox.open(msgspec.structs.replace(line.settings(), rules=rules))
+    rules = RuleSettings(reduce=[ReduceTable(name="same", on_change=True, keep_days=2)])
+    outbox = Outbox.open(replace(line.settings(), rules=rules))
     uplink, downlink = Uplink(outbox, line.settings().uplink, lambda *_: None), Downlink(outbox, TrustedKeys())
     try:
         await line.put(outbox, 1, 2, 3)
+        assert await put(outbox, make_arrival(3)) is Receipt.FILTERED
         samples = read(line, uplink, downlink)
         assert samples["fogline_outbox_stored_total", ("telemetry",)].value == 3
         assert samples["fogline_outbox_backlog", ("telemetry",)].value == 3
@@ -104,12 +108,15 @@ async def test_a_gateway_reads_the_numbers_of_its_status(line: Line):
             await line.drained(outbox)
             samples = read(line, uplink, downlink)
             assert samples["fogline_outbox_backlog", ("telemetry",)].value == 0
+            assert samples["fogline_history_events", ()].value == 1
+            assert samples["fogline_history_forgotten_total", ()].value == 0
             assert samples["fogline_uplink_connected", ()].value == 1
             assert sum(samples["fogline_uplink_settlement_seconds", ()].value.counts) >= 1
     finally:
         await outbox.close()
-    unread = {name for name in METRICS if name.startswith(("fogline_outbox_", "fogline_uplink_", "fogline_downlink_"))}
-    assert not unread - {name for name, _ in samples}
+    parts = ("fogline_outbox_", "fogline_history_", "fogline_uplink_", "fogline_downlink_")
+    unread = {name for name in METRICS if name.startswith(parts)}
+    assert unread - {name for name, _ in samples} == set()
 
 
 def read(line: Line, uplink: Uplink, downlink: Downlink) -> dict[tuple[str, tuple[str, ...]], Sample]:

@@ -49,6 +49,7 @@ CASES = READS | {
     ("device", "set", "lamp-2", "--type", "lamp"): (0, "done"),
     ("device", "want", "lamp-1", "{}"): (0, "done"),
     ("device", "forget", "lamp-2"): (1, "not in the registry"),
+    ("device", "history", "lamp-1"): (1, "has keep_days"),
 }
 """Each command of an operator, its exit status, and what it prints."""
 

@@ -1,13 +1,25 @@
-"""Queues of commands, one for each device: one command at a time is under way, in order of arrival. No IO."""
+"""Queues of commands, one for each device and one for the gateway itself, each in order of arrival. No IO.
+
+One command of a queue at a time is under way.
+"""
 
 from collections import deque
 from dataclasses import dataclass, field
 
+from fogline.commands.command import Command
+from fogline.commands.history import HISTORY
 from fogline_edge.adapters.port import Executor
 from fogline_edge.downlink.command_task import CommandTask
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
+THE_GATEWAY = ""
+"""Name of the queue of commands about devices that the gateway executes itself. No device has it."""
+
+
+def queue_of(command: Command) -> str:
+    """Return the name of a command's queue: its device, or `THE_GATEWAY`."""
+    return THE_GATEWAY if command.name == HISTORY else command.device
 
 
 @dataclass(slots=True)
@@ -58,15 +70,15 @@ class DeviceQueues:
 
     def begin(self, task: CommandTask) -> None:
         """Make a command the one under way."""
-        self._queues.setdefault(task.command.device, _DeviceQueue()).current = task
+        self._queues.setdefault(queue_of(task.command), _DeviceQueue()).current = task
 
     def append(self, task: CommandTask) -> None:
         """Add a command at the end of its device's queue."""
-        self._queues.setdefault(task.command.device, _DeviceQueue()).waiting.append(task)
+        self._queues.setdefault(queue_of(task.command), _DeviceQueue()).waiting.append(task)
 
     def put_back(self, task: CommandTask, now_s: float) -> float:
         """Move a command to the front of its queue. Returns the seconds until its next attempt, twice the last pause."""
-        queue = self._queues.setdefault(task.command.device, _DeviceQueue())
+        queue = self._queues.setdefault(queue_of(task.command), _DeviceQueue())
         if queue.current is task:
             queue.current = None
         queue.waiting.appendleft(task)
@@ -85,17 +97,17 @@ class DeviceQueues:
 
     def is_current(self, task: CommandTask) -> bool:
         """Return True if this command is under way."""
-        queue = self._queues.get(task.command.device)
+        queue = self._queues.get(queue_of(task.command))
         return queue is not None and queue.current is task
 
     def waits(self, task: CommandTask) -> bool:
         """Return True if this command is in its device's queue."""
-        queue = self._queues.get(task.command.device)
+        queue = self._queues.get(queue_of(task.command))
         return queue is not None and task in queue.waiting
 
     def remove(self, task: CommandTask) -> bool:
         """Remove a command that is under way or waits. Returns True if the next one of its device may begin."""
-        queue = self._queues.get(task.command.device)
+        queue = self._queues.get(queue_of(task.command))
         if queue is None:
             return False
         was_next = queue.current is task or bool(queue.waiting and queue.waiting[0] is task)
@@ -105,7 +117,7 @@ class DeviceQueues:
             queue.waiting.remove(task)
         if was_next:
             queue.end_pause()
-        self._discard_if_empty(task.command.device)
+        self._discard_if_empty(queue_of(task.command))
         return was_next
 
     def _discard_if_empty(self, device: str) -> None:

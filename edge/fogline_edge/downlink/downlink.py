@@ -17,6 +17,7 @@ from fogline_edge.adapters.port import Executor
 from fogline_edge.downlink import journal
 from fogline_edge.downlink.cancellations import Cancellations
 from fogline_edge.downlink.command_task import CommandTask, Finish, NextStep
+from fogline_edge.downlink.device_queues import queue_of
 from fogline_edge.downlink.journal import JournalResult
 from fogline_edge.downlink.runner import CommandRunner, DownlinkCounters
 from fogline_edge.outbox.outbox import Outbox
@@ -74,7 +75,7 @@ class Downlink:
             return
         self.counters.received += 1
         refusal = self._refusal(command)
-        at_once = self._runner.queues.idle(command.device, self._loop.time())
+        at_once = self._runner.queues.idle(queue_of(command), self._loop.time())
         first = None if refusal else CommandState.SENDING if at_once else CommandState.QUEUED
         task: CommandTask | None = None
         if first is not None and self._runner.commands.get(command.id) is None:
@@ -107,7 +108,7 @@ class Downlink:
             return rejected(NOT_ALLOWED, why)
         if (refusal := _refuse_deadline(command.deadline.left_ms(self._now()))) is not None:
             return refusal
-        if not command.durable and self._runner.queues.executor(command.device) is None:
+        if not command.durable and self._runner.queues.executor(queue_of(command)) is None:
             return RELEASED
         if (why := self._runner.commands.budget.refusal(command)) is not None:
             return rejected(RESOURCE_LIMIT, why)
@@ -127,7 +128,7 @@ class Downlink:
             if self._runner.queues.is_current(task):
                 self._runner.execute(task)
             else:
-                self._runner.start_next(command.device)
+                self._runner.start_next(queue_of(command))
             return
         if task is not None:
             self._runner.discard(task)

@@ -9,7 +9,7 @@ from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_edge.adapters.port import Executor
 from fogline_edge.downlink import journal
 from fogline_edge.downlink.command_task import CommandTask, Effect, Finish, NextStep
-from fogline_edge.downlink.device_queues import DeviceQueues
+from fogline_edge.downlink.device_queues import DeviceQueues, queue_of
 from fogline_edge.downlink.open_commands import OpenCommands
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.writer.file_room import RESERVE
@@ -82,7 +82,7 @@ class CommandRunner:
         """Hand a command to the device's adapter, after the journal has committed `SENDING`."""
         if self.commands.get(task.command.id) is None or not self.queues.is_current(task):
             return
-        executor = self.queues.executor(task.command.device)
+        executor = self.queues.executor(queue_of(task.command))
         self.perform(task, task.begin(self._now(), reachable=executor is not None))
 
     def perform(self, task: CommandTask, effect: Effect) -> None:
@@ -92,7 +92,7 @@ class CommandRunner:
                 self._finish(task, state, reply)
             case NextStep.QUEUE:
                 self.queues.append(task)
-                self.start_next(task.command.device)
+                self.start_next(queue_of(task.command))
             case NextStep.EXECUTE:
                 self._execute(task)
             case NextStep.PUT_BACK:
@@ -105,7 +105,7 @@ class CommandRunner:
                 self.leave(task)
 
     def _execute(self, task: CommandTask) -> None:
-        executor = self.queues.executor(task.command.device)
+        executor = self.queues.executor(queue_of(task.command))
         assert executor is not None
         self._counters.executed += 1
         crash_point(CrashPoint.AFTER_SENDING_COMMIT_BEFORE_DEVICE)
@@ -114,7 +114,7 @@ class CommandRunner:
 
     def _retry_later(self, task: CommandTask) -> None:
         """Put a command at the front of its device's queue, for the end of a pause or the device's next `reachable`."""
-        device = task.command.device
+        device = queue_of(task.command)
         pause_s = self.queues.put_back(task, self._loop.time())
         if (former := self._retries.pop(device, None)) is not None:
             former.cancel()
@@ -144,11 +144,11 @@ class CommandRunner:
     def leave(self, task: CommandTask) -> None:
         """Let the next command of the device begin, while this one at most waits for its answer."""
         if self.queues.remove(task):
-            self._loop.call_soon(self.start_next, task.command.device)
+            self._loop.call_soon(self.start_next, queue_of(task.command))
 
     def _on_deadline(self, task: CommandTask) -> None:
         # The adapter that has it may not be the one that reaches the device now, and another command may be under way.
-        executor = self._executors.get(task.command.id) or self.queues.executor(task.command.device)
+        executor = self._executors.get(task.command.id) or self.queues.executor(queue_of(task.command))
         if executor is not None and (task.begun or task.doubts):
             executor.abandon(task.command)  # the adapter may report the command as not sent, or as over, within this call
         if self.commands.get(task.command.id) is not None:

@@ -2,4 +2,5 @@
 
 `history_command`: `fogline-edge history`
 `history_file`: the file
+`history_pages`: the file in pages, for the command `fogline-history`
 """

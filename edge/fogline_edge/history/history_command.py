@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fogline.commands.history import COLUMNS, row_of
 from fogline.errors import Misconfigured
 from fogline.process.console.command_line import add_limit
-from fogline.process.console.listing import show_rows, utc
+from fogline.process.console.listing import show_rows
 from fogline.process.console.terminal import show, tell
 from fogline.process.console.times import moment
-from fogline_edge.history.history_file import KeptEvent, history_state, read_history
+from fogline_edge.history.history_file import history_state, read_history
 from fogline_edge.settings import load
 
 _SOON_MS = 1000
@@ -45,17 +46,11 @@ def run_history(arguments: argparse.Namespace) -> int:
     if arguments.json:
         show(json.dumps({"events": [json.loads(each.body) for each in kept], "more": more, "history": history_state(folder)}))
         return 0
-    rows = [_row(each) for each in kept]
-    show_rows(("time", "channel", "rule", "data"), rows, f"no event of {arguments.device} was kept in this time")
+    rows = [row_of(json.loads(each.body)) for each in kept]
+    show_rows(COLUMNS, rows, f"no event of {arguments.device} was kept in this time")
     if more:
         tell(f"there are more: add --since {rows[-1][0]}, or a higher --limit")
     return 0
-
-
-def _row(event: KeptEvent) -> tuple[Any, ...]:
-    body = json.loads(event.body)
-    data = body.get("data_base64") if "data_base64" in body else json.dumps(body["data"])
-    return (utc(event.at_ms / 1000), body["channel"], body["rule"], data)
 
 
 def _ms(found: datetime) -> int:

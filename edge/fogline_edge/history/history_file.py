@@ -115,7 +115,8 @@ def _used_pages(connection: sqlite3.Connection) -> int:
 
 
 @contextlib.contextmanager
-def _reading(folder: Path) -> Iterator[sqlite3.Connection | None]:
+def reading_history(folder: Path) -> Iterator[sqlite3.Connection | None]:
+    """Open the file to read; None without one. Errors of SQLite in the block become `Misconfigured`."""
     path = folder / NAME
     if not path.exists():
         yield None
@@ -131,19 +132,24 @@ def read_history(folder: Path, device: str, since_ms: int, until_ms: int, limit:
     """Return the kept events of a device from `since_ms` on and before `until_ms`, the oldest first. Raises `Misconfigured`."""
     span = "device = ? AND at_ms >= ? AND at_ms < ? ORDER BY at_ms, number LIMIT ?"
     query = f"SELECT device, at_ms, until_s, body FROM event WHERE {span}"  # noqa: S608 - our own words
-    with _reading(folder) as connection:
+    with reading_history(folder) as connection:
         if connection is None:
             return []
         rows = connection.execute(query, (device, since_ms, until_ms, limit)).fetchall()
-        try:
-            return [KeptEvent(of, at_ms, until_s, zlib.decompress(body)) for of, at_ms, until_s, body in rows]
-        except zlib.error as error:
-            raise sqlite3.DatabaseError(str(error)) from None
+        return [KeptEvent(of, at_ms, until_s, unpack_event(body)) for of, at_ms, until_s, body in rows]
+
+
+def unpack_event(body: bytes) -> bytes:
+    """Return the JSON of a kept event. Raises `sqlite3.DatabaseError` if it is damaged."""
+    try:
+        return zlib.decompress(body)
+    except zlib.error as error:
+        raise sqlite3.DatabaseError(str(error)) from None
 
 
 def history_state(folder: Path) -> dict[str, Any] | None:
     """Return the number of kept events and of those that were deleted early; None without a history. Raises `Misconfigured`."""
-    with _reading(folder) as connection:
+    with reading_history(folder) as connection:
         if connection is None:
             return None
         events, forgotten = connection.execute("SELECT (SELECT count(*) FROM event), forgotten FROM meta").fetchone()

@@ -54,3 +54,12 @@ def _read_outbox(folder: Path) -> Iterator[Sample]:
         for outcome, events in outcomes.items():
             yield Sample("fogline_outbox_rule_events_total", events, (rule, outcome))
     yield Sample("fogline_outbox_file_bytes", status["bytes"])
+    yield from _read_history(status["history"])
+
+
+def _read_history(history: dict[str, Any] | None) -> Iterator[Sample]:
+    if history is None or "problem" in history:
+        return
+    yield Sample("fogline_history_events", history["events"])
+    yield Sample("fogline_history_forgotten_total", history["forgotten"])
+    yield Sample("fogline_history_file_bytes", history["bytes"])

@@ -81,7 +81,7 @@ def read_status(folder: Path) -> dict[str, Any]:
         "used_bytes": (pages - free_pages) * page_bytes,
         **totals,
         "rule_problems": problems_of(kept),
-        "history": history_state(folder),
+        "history": _history(folder),
         "rules": total_by_rule(stream["rules"] for stream in streams),
         "run": msgspec.to_builtins(read_run(folder)),
         "full": _full(folder),
@@ -90,6 +90,13 @@ def read_status(folder: Path) -> dict[str, Any]:
         "streams": streams,
     }
     return status if ble is None else {**status, "ble": msgspec.to_builtins(decode_state(ble[0]))}
+
+
+def _history(folder: Path) -> dict[str, Any] | None:
+    try:
+        return history_state(folder)
+    except Misconfigured as error:  # all else is still to be seen
+        return {"problem": str(error)}
 
 
 def _full(folder: Path) -> dict[str, Any] | None:

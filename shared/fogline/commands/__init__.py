@@ -2,5 +2,6 @@
 
 `cancel`: a request to cancel a command
 `command`: commands, replies and their states
+`history`: the command that asks a gateway for events that its rules kept back
 `signature`: Ed25519 signatures of commands
 """

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fogline.amqp.outcome import INVALID_FIELD, NOT_IMPLEMENTED
+from fogline.commands.history import HISTORY
 from fogline.errors import Poison
 from fogline_cloud.devices.argument_check import check_schema, refusal_of
 from fogline_cloud.devices.device_table import DeviceEntry
@@ -34,6 +35,10 @@ def test_right_arguments_pass():
     assert refused("switch", b'{"on": true}') is None
     assert refused("reset", b"") is None
     assert refused("anything", b"\0", None, device()) is None
+
+
+def test_command_that_the_gateway_executes_itself_needs_no_place_in_the_list_of_the_device():
+    assert refused(HISTORY, b"{}") is None
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,9 @@ from fogline.commands.command import Command, Deadline, JournalQuery, Reply, dig
 from fogline.commands.signature import TrustedKeys
 from fogline.events.codec import decode_event
 from fogline.events.event import Lane, Receipt
+from fogline_edge.downlink.device_queues import THE_GATEWAY
 from fogline_edge.downlink.downlink import Downlink
+from fogline_edge.downlink.history_reader import HistoryReader
 from fogline_edge.machine.boot import beacon
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, OutboxSettings, UplinkSettings
@@ -73,9 +75,13 @@ async def opened_gateway(settings: EdgeSettings, keys: TrustedKeys | None = None
     outbox = Outbox.open(settings, clock=LoopClock())
     downlink = Downlink(outbox, keys or TrustedKeys())
     await downlink.start()
+    keeps = any(each.keep_days is not None for each in settings.rules.reduce)
+    reader = HistoryReader(downlink, Path(settings.data), keeps=keeps)
+    downlink.reachable(THE_GATEWAY, reader)
     try:
         yield OfflineGateway(outbox, downlink)
     finally:
+        await reader.close()
         downlink.close()
         await outbox.close()
 

@@ -103,6 +103,11 @@ _MEANINGS = {  # Meaning by name, for each part of a process and each type. A pa
     ("outbox", _COUNTER): {
         "rule_events rule outcome": "events with which a rule of the settings did something (docs/rules.md has the outcomes)",
     },
+    ("history", _GAUGE): {
+        "events": "events that a rule kept back, and that keep_days keeps at the gateway",
+        "file_bytes": "size of the file of these events, in bytes",
+    },
+    ("history", _COUNTER): {"forgotten": "kept events that were deleted before their time, because the file was full"},
     ("uplink", _GAUGE): {"connected": "1 while a bridge serves this gateway, else 0"},
     ("uplink", _COUNTER): {"connections": "connections on which a bridge answered hello"},
     ("uplink", _HISTOGRAM): {"settlement_seconds": "time from sending a batch to its settlement"},
