@@ -120,18 +120,24 @@ class LastTable(StrictTable, frozen=True, kw_only=True):
 
 
 class ActionTable(StrictTable, frozen=True, kw_only=True):
-    """One action of a rule: a command to a device, or an alarm event. It has `command` or `alarm`."""
+    """One action of a rule: a command to a device, an alarm event, or a message to programs on the site.
+
+    It has `command`, `alarm` or `topic`.
+    """
 
     command: Annotated[str, Meta(min_length=1)] | None = None
     """Name of a command, as in `fogline command send`. It passes the journal: the device gets it once, or it ends IN_DOUBT."""
     alarm: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
     """Text of an event of the same device on lane `alarm`."""
+    topic: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
+    """Local topic of a message to the users of `[mqtt.subscribers]`, such as `rule/fan`. It is published once at most."""
     device: Identifier | None = None
     """Device that gets the command, which must be one of this gateway. Default: the device of the event."""
     json: Any = None
-    """Body of the command as a TOML value, sent as JSON. For an alarm: further fields of its body. Default: none."""
+    """Body as a TOML value, sent as JSON. For an alarm: further fields of its body. Default: none,
+    and the event's payload for a message."""
     text: str | None = None
-    """Body of the command as text."""
+    """Body of the command or message as text."""
     ttl_s: Annotated[float, Meta(ge=2, le=86_400)] = 30.0
     """Time to live of the command: how long it waits for its device, in seconds."""
     reply: bool = True

@@ -8,6 +8,7 @@ from edge.outbox.stores import open_store, take
 from edge.rules.react_world import event
 from fogline_edge.cli import main
 from fogline_lab.clock import FakeClock
+from fogline_lab.credentials.mosquitto_passwords import password_file
 
 SETTINGS = """
 tenant = "acme"
@@ -131,3 +132,22 @@ def test_dry_run_refuses_what_is_no_duration(rules, capsys):
     with pytest.raises(SystemExit):
         rules("dry-run", more=["--since", "soon"])
     assert "such as 1h" in capsys.readouterr().err
+
+
+TO_TOPIC = SETTINGS.replace('{ alarm = "hot" }', '{ topic = "rule/fan", text = "on" }')
+
+
+def test_trial_shows_messages_and_a_topic_that_nobody_may_read_is_refused(rules, config):
+    config.write_text(TO_TOPIC)
+    status, _, err = rules("check")
+    assert status == 2
+    assert (
+        'then, action 2: no user of [mqtt.subscribers] may read topic rule/fan: add one, for example viewer = ["rule/fan"]'
+        in err
+    )
+    reading = '[mqtt]\nport = 0\nusers = "users"\n[mqtt.subscribers]\nviewer = ["rule/#"]'
+    config.write_text(TO_TOPIC.replace("[mqtt]\nport = 0", reading))
+    password_file(config.parent, viewer="viewer")
+    status, out, err = rules("test", line("east", 27), line("west", 26), more=["--json"])
+    assert (status, err) == (0, "")
+    assert json.loads(out)["steps"][1]["effect"] == 'command switch to fan-1 {"on":true}; message on rule/fan on'

@@ -8,6 +8,7 @@ from fogline.errors import SlowDown
 from fogline.events.event import Arrival, Receipt
 from fogline.events.identity import AckDelivery, digest
 from fogline.events.report_on_change import Reported, is_news
+from fogline_edge.rules.message import RuleMessage
 
 Done = Callable[[Receipt], None]
 
@@ -73,6 +74,9 @@ class NoEvents:
 
     def listen(self, call: Callable[[Sequence[bytes]], None] | None) -> None:
         """See `CommittedEvents.listen`."""
+
+    def publish_by(self, call: Callable[[Sequence[RuleMessage]], None] | None) -> None:
+        """See `CommittedEvents.publish_by`."""
 
 
 class MemoryPort:

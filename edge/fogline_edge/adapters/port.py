@@ -7,6 +7,7 @@ from typing import Protocol
 from fogline.commands.command import Command, Reply
 from fogline.errors import SlowDown
 from fogline.events.event import Arrival, Receipt
+from fogline_edge.rules.message import RuleMessage
 
 
 class Port(Protocol):
@@ -61,6 +62,13 @@ class CommittedEvents(Protocol):
         """Call `call` on the loop with the events of each commit from now on, as JSON (`decode_event`). None: no more.
 
         Takes effect before every later `put`. There is one listener at a time.
+        """
+
+    def publish_by(self, call: Callable[[Sequence[RuleMessage]], None] | None) -> None:
+        """Call `call` on the loop with the messages of rules, each once, after its commit. None: no more.
+
+        `call` publishes each message and then drops its `key` by `Port.keep`. The gateway reports a message whose key is still
+        there at its next start IN_DOUBT. Messages without a `call` wait for one.
         """
 
 

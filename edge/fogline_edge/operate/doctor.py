@@ -197,7 +197,7 @@ def _outbox(settings: EdgeSettings) -> Iterator[Finding]:
 def _rule(rule: str, outcomes: dict[str, int]) -> Finding:
     """Return what a rule did with events so far."""
     text = f"rule {rule}: " + ", ".join(f"{events:,} {outcome}" for outcome, events in sorted(outcomes.items()))
-    if doubtful := outcomes.keys() & {RuleOutcome.UNIDENTIFIED, RuleOutcome.CONFLICT}:
+    if doubtful := outcomes.keys() & {RuleOutcome.UNIDENTIFIED, RuleOutcome.CONFLICT, RuleOutcome.IN_DOUBT}:
         remedy = f"docs/rules.md says what {' and '.join(sorted(doubtful))} means; fogline-edge explain shows what rules do"
         return Finding(Grade.WARN, "rules", text, remedy)
     return Finding(Grade.OK, "rules", text)

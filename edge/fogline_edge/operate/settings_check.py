@@ -12,9 +12,11 @@ from fogline.tracing.settings import collector_address
 from fogline_edge.adapters.ble.roster import read_settings
 from fogline_edge.adapters.coap.access import check_coap
 from fogline_edge.adapters.http.access import check_http
+from fogline_edge.adapters.mqtt.hono.event_filters import covers
 from fogline_edge.adapters.mqtt.server.listener import check_mqtt
 from fogline_edge.adapters.mqtt_client.access import check_client
 from fogline_edge.operate.renewal import read_times
+from fogline_edge.rules.actions import action_key
 from fogline_edge.rules.event_rules import rules_of
 from fogline_edge.settings import EdgeSettings
 from fogline_edge.uplink.session import uplink_proxy, uplink_security
@@ -44,6 +46,7 @@ def _check(settings: EdgeSettings) -> None:
         collector_address(settings.tracing)
     rules_of(settings.rules)
     _check_adapters(settings)
+    _check_topics(settings)
 
 
 def _check_adapters(settings: EdgeSettings) -> None:
@@ -60,6 +63,20 @@ def _check_adapters(settings: EdgeSettings) -> None:
         read_settings(settings.ble)
     if not (settings.mqtt or settings.coap or settings.http or settings.ble or settings.mqtt_clients):
         raise Misconfigured("no adapter is configured: add [mqtt], [coap], [http], [ble] or [[mqtt_clients]] to the settings")
+
+
+def _check_topics(settings: EdgeSettings) -> None:
+    """Raise `Misconfigured` for a rule's topic that no subscriber may read."""
+    subscribers = settings.mqtt.subscribers if settings.mqtt is not None else {}
+    filters = [each for rights in subscribers.values() for each in rights]
+    for table in settings.rules.react:
+        for number, action in enumerate(table.then, 1):
+            if action.topic is not None and not any(covers(each, action.topic) for each in filters):
+                example = f'viewer = ["{action.topic}"]'
+                raise Misconfigured(
+                    f"{action_key(table, number)}: no user of [mqtt.subscribers] may read topic {action.topic}: "
+                    f"add one, for example {example}"
+                )
 
 
 def require_bluetooth() -> None:

@@ -20,11 +20,13 @@ from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.file.schema import Connect, connect_file
 from fogline_edge.outbox.gathering import Gathering
 from fogline_edge.outbox.port import OutboxPort
+from fogline_edge.outbox.rows.message_rows import unpublished
 from fogline_edge.outbox.startup import open_file
 from fogline_edge.outbox.uplink_streams import UplinkStreams
 from fogline_edge.outbox.window_timer import WindowTimer
 from fogline_edge.outbox.writer.ingest import Act, Waiting
 from fogline_edge.outbox.writer.quarantine import EventKey
+from fogline_edge.outbox.writer.reactor import report_in_doubt
 from fogline_edge.outbox.writer.rejection import empty_quarantine
 from fogline_edge.outbox.writer.store import OutboxStore, history_of, windows_due_ms
 from fogline_edge.outbox.writer.writer import Writer
@@ -73,6 +75,7 @@ class Outbox:
         callbacks = WriterCallbacks(
             committed=lambda *each: self._calls.call_on_loop(self._committed, *each),
             commanded=lambda commands: self._calls.call_on_loop(lambda: self.on_commands(commands)),
+            messaged=lambda messages: self._calls.call_on_loop(self.port.events.messages, messages),
             full=lambda full: self._calls.call_on_loop(self._set_full, full),
             fatal=lambda why: self._calls.call_on_loop(self._fatal, why),
             closing=self._closing,
@@ -87,6 +90,8 @@ class Outbox:
         self.streams = UplinkStreams(self._calls)
         self._loop = asyncio.get_running_loop()
         self._statement_timer = self._loop.call_later(self._statement_s, self._statement_is_due)
+        if notes := unpublished(connection):
+            self.port.act(partial(report_in_doubt, notes), lambda _: None)
         self._windows = WindowTimer(self.port, lambda: windows_due_ms(store), lambda: store.age.ms)
 
     @classmethod

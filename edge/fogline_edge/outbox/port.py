@@ -14,6 +14,7 @@ from fogline_edge.outbox.gathering import Gathering
 from fogline_edge.outbox.rows.group import Group
 from fogline_edge.outbox.writer.ingest import Act, Ingest, keep_value
 from fogline_edge.outbox.writer.writer_queue import FAILED, Results
+from fogline_edge.rules.message import RuleMessage
 from fogline_edge.settings import EdgeSettings
 
 MAX_WAITING_EVENTS = 10_000
@@ -30,11 +31,27 @@ class OutboxEvents:
     def __init__(self, port: "OutboxPort") -> None:
         self._port = port
         self._loop = asyncio.get_running_loop()
+        self._publish: Callable[[Sequence[RuleMessage]], None] | None = None
+        self._unpublished: list[RuleMessage] = []
 
     def listen(self, call: Callable[[Sequence[bytes]], None] | None) -> None:
         """See `fogline_edge.adapters.port.CommittedEvents.listen`."""
         tap = None if call is None else partial(call_soon, self._loop, call)
         self._port.act(lambda ingest, _: ingest.tap.set(tap), lambda _: None)
+
+    def publish_by(self, call: Callable[[Sequence[RuleMessage]], None] | None) -> None:
+        """See `fogline_edge.adapters.port.CommittedEvents.publish_by`."""
+        self._publish = call
+        waiting, self._unpublished = self._unpublished, []
+        if waiting:
+            self.messages(waiting)
+
+    def messages(self, messages: list[RuleMessage]) -> None:
+        """Publish committed messages, as soon as somebody can."""
+        if self._publish is None:
+            self._unpublished += messages  # the reactor bounds them
+        else:
+            self._publish(messages)
 
 
 class OutboxPort:

@@ -97,6 +97,7 @@ class RuleTrial:
         with store.transaction():
             (receipt,) = store.ingest.store([Waiting(event.arrival, when, lambda _: None)], store.age.ms)
             store.connection.execute("DELETE FROM command")
+            store.connection.execute(SQL["drop_rule_messages"])
         store.ingest.committed()
         former, self._counted = self._counted, self._counts()
         outcomes = {
@@ -108,7 +109,7 @@ class RuleTrial:
         problems = problems_of(store.connection.execute(SQL["kept_by_rules"]))
         doubtful = (RuleOutcome.ERROR, RuleOutcome.CLOCK)
         why = {rule: problems[rule] for rule, outcome in outcomes.items() if outcome in doubtful and rule in problems}
-        return RuleTrialResult(receipt, outcomes, [*self._commands(), *self._alarms()], why)
+        return RuleTrialResult(receipt, outcomes, [*self._commands(), *self._messages(), *self._alarms()], why)
 
     def _counts(self) -> dict[str, dict[str, int]]:
         return total_by_rule(each.counts.rules for each in self._store.streams.everything())
@@ -117,6 +118,12 @@ class RuleTrial:
         commands = self._store.commands[:]
         self._store.commands.clear()
         yield from map(_in_words, commands)
+
+    def _messages(self) -> Iterator[str]:
+        messages = self._store.messages[:]
+        self._store.messages.clear()
+        for each in messages:
+            yield f"message on {each.note.topic} {each.data.decode('utf-8', 'replace')}"
 
     def _alarms(self) -> Iterator[str]:
         for stream in self._store.streams.everything():

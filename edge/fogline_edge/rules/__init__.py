@@ -1,6 +1,6 @@
 """What the settings decide about events as they are stored. All of it is pure, and runs within the insert transaction.
 
-`actions`: commands and alarms of rules
+`actions`: commands, alarms and messages of rules
 `canonical`: one encoding for each value, whatever its spelling
 `cel`: conditions in the Common Expression Language
 `change`: values that report-on-change compares
@@ -8,6 +8,7 @@
 `explanation`: what the rules do with an event, step by step
 `fields`: one value of a payload, named by a JSON pointer or a range of bytes
 `identity`: which events are the same, by fields of the payload
+`message`: a message on a local topic
 `payload`: the payload of one arrival, decoded once for all rules
 `private`: private fields are dropped, rounded or hashed
 `quantiles`: quantiles of the numbers of a window

@@ -1,4 +1,4 @@
-"""What rules do: commands to devices of this gateway, and alarm events. Pure.
+"""What rules do: commands to devices of this gateway, alarm events, and messages on local topics. Pure.
 
 A command's id and an alarm's identity follow from the rule, the event and the number of the action: what one event leads to
 cannot happen twice.
@@ -14,6 +14,7 @@ from fogline.events.codec import Beacon
 from fogline.events.event import Arrival, Lane
 from fogline.events.identity import UniqueId, semantic_id
 from fogline_edge.rule_settings import ActionTable, ReactTable
+from fogline_edge.rules.message import MessageNote, RuleMessage
 from fogline_edge.rules.react import GATEWAY_ADAPTER
 
 ALARM_TYPE = "alarm"
@@ -21,26 +22,50 @@ ALARM_TYPE = "alarm"
 EXAMPLE = 'then = [{ command = "switch", device = "fan-1", json = { on = true } }, { alarm = "the hall is hot" }]'
 
 
+RESERVED = ("command", "event", "telemetry")
+"""First levels of topics that rules may not use: those of devices' events and commands."""
+
+
 def check_actions(table: ReactTable) -> None:
     """Raise `Misconfigured` for an action that cannot be done."""
     for number, action in enumerate(table.then, 1):
-        key = f"rules.react {table.name}: then, action {number}"
-        if (action.command is None) == (action.alarm is None):
-            raise Misconfigured(f"{key}: it has either `command` or `alarm`: {EXAMPLE}")
-        of_command = action.device, action.text
-        if action.alarm is not None and of_command != (None, None):
-            raise Misconfigured(f"{key}: `device` and `text` are for commands: {EXAMPLE}")
-        if action.json is not None and action.text is not None:
-            raise Misconfigured(f"{key}: it has `json` or `text`, not both: {EXAMPLE}")
-        if action.alarm is not None and action.json is not None and not isinstance(action.json, dict):
-            raise Misconfigured(f'{key}: the `json` of an alarm is a table, such as {{ place = "hall" }}')
+        key = action_key(table, number)
+        if [action.command, action.alarm, action.topic].count(None) != 2:
+            raise Misconfigured(f"{key}: it has either `command`, `alarm` or `topic`: {EXAMPLE}")
+        if action.topic is not None:
+            _check_topic(key, action.topic)
         if action.command is not None:
             try:
                 check_name(action.command)
             except Poison as error:
                 raise Misconfigured(f"{key}: {error}") from None
-        if len(_body(action)[0]) > MAX_COMMAND_BYTES:
-            raise Misconfigured(f"{key}: a command's body may have {MAX_COMMAND_BYTES} bytes")
+        elif action.device is not None:
+            raise Misconfigured(f"{key}: `device` is for commands: {EXAMPLE}")
+        _check_body(key, action)
+
+
+def _check_body(key: str, action: ActionTable) -> None:
+    if action.alarm is not None and action.text is not None:
+        raise Misconfigured(f"{key}: `text` is for commands and messages: {EXAMPLE}")
+    if action.json is not None and action.text is not None:
+        raise Misconfigured(f"{key}: it has `json` or `text`, not both: {EXAMPLE}")
+    if action.alarm is not None and action.json is not None and not isinstance(action.json, dict):
+        raise Misconfigured(f'{key}: the `json` of an alarm is a table, such as {{ place = "hall" }}')
+    if len(_body(action)[0]) > MAX_COMMAND_BYTES:
+        raise Misconfigured(f"{key}: a body may have {MAX_COMMAND_BYTES} bytes")
+
+
+def action_key(table: ReactTable, number: int) -> str:
+    """Return the place of an action in the settings, for errors. `number`: from 1."""
+    return f"rules.react {table.name}: then, action {number}"
+
+
+def _check_topic(key: str, topic: str) -> None:
+    first = topic.partition("/")[0]
+    if set(topic) & {"+", "#", "\0"}:
+        raise Misconfigured(f"{key}: topic = {topic!r} has a wildcard: expected a topic name, such as rule/fan")
+    if first in RESERVED or first.startswith("$"):
+        raise Misconfigured(f"{key}: topic = {topic!r}: topics below {first} are not for rules: use another, such as rule/fan")
 
 
 class Cause(NamedTuple):
@@ -87,6 +112,15 @@ def alarm_of(cause: Cause, action: ActionTable, number: int) -> Arrival:
         type=ALARM_TYPE,
         evidence=UniqueId(f"{rule}/{event_id}/{number}".encode()),
     )
+
+
+def message_of(cause: Cause, action: ActionTable, key: str) -> RuleMessage:
+    """Return the message of an action. Without a body of its own it has the payload of the event, as the gateway stores it."""
+    rule, event_id, arrival = cause
+    with_body = action.json is not None or action.text is not None
+    data, content_type = _body(action) if with_body else (arrival.data, arrival.content_type)
+    note = MessageNote(rule, event_id, action.topic or "", arrival.lane)
+    return RuleMessage(key, note, arrival.device, data, content_type)
 
 
 def _body(action: ActionTable) -> tuple[bytes, str | None]:

@@ -25,6 +25,7 @@ class CrashPoint(StrEnum):
     BEFORE_CANCEL_COMMIT = "before_cancel_commit"
     AFTER_RULE_COMMAND_BEFORE_COMMIT = "after_rule_command_before_commit"
     AFTER_RULE_COMMIT_BEFORE_QUEUE = "after_rule_commit_before_queue"
+    AFTER_RULE_MESSAGE_BEFORE_DELETE = "after_rule_message_before_delete"
     BEFORE_INIT_TRANSACTIONS = "before_init_transactions"
     AFTER_TAKE_BEFORE_READY = "after_take_before_ready"
     BEFORE_PRODUCE = "before_produce"

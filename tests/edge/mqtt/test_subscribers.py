@@ -1,7 +1,9 @@
 """Programs on the site that subscribe to events: paho, mosquitto_sub and bytes, at a listener with a real outbox."""
 
 import asyncio
+import contextlib
 import shutil
+import sqlite3
 from contextlib import asynccontextmanager
 
 import paho.mqtt.client as paho
@@ -12,7 +14,9 @@ from fogline_edge.adapters.mqtt.protocol.packets import Ack, Connack, Disconnect
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType, Reason
 from fogline_edge.adapters.mqtt.protocol.properties import Properties
 from fogline_edge.adapters.mqtt.server.listener import check_mqtt
+from fogline_edge.operate.status import read_status
 from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.rule_settings import ActionTable, ReactTable, RuleSettings
 from fogline_edge.settings import EdgeSettings, MqttSettings, OutboxSettings
 from fogline_lab.amqp import within
 from fogline_lab.credentials.mosquitto_passwords import mosquitto_line
@@ -36,9 +40,15 @@ def gateway(tmp_path, listening, users):
     """Starts a gateway without a bridge; each one goes on where the former ended."""
 
     @asynccontextmanager
-    async def gateway(**more):
+    async def gateway(rules=RuleSettings(), **more):  # noqa: B008 - a constant
         outbox = Outbox.open(
-            EdgeSettings(tenant="acme", gateway="gw-1", data=str(tmp_path / "data"), outbox=OutboxSettings(group_commit_ms=0))
+            EdgeSettings(
+                tenant="acme",
+                gateway="gw-1",
+                data=str(tmp_path / "data"),
+                outbox=OutboxSettings(group_commit_ms=0),
+                rules=rules,
+            )
         )
         settings = {"users": users, "subscribers": RIGHTS, "acl": {"d1": ["d2"]}, **more}
         try:
@@ -302,6 +312,37 @@ async def test_rules_publish_messages_of_their_own(gateway, dial):
         assert isinstance(packet, Publish)
         assert (packet.topic, packet.payload, packet.properties.user) == ("rule/fan", b"on", (("rule", "fan"),))
         assert packet.properties.content_type == "text/plain"
+
+
+TO_RULE_HOT = RuleSettings(react=[ReactTable(name="hot", when="event.value.t > 26.0", then=[ActionTable(topic="rule/hot")])])
+
+
+async def test_message_of_a_rule_follows_its_event_and_leaves_nothing_behind(gateway, dial, device, tmp_path):
+    rights = {"hall": ["rule/#", "telemetry/acme/#"]}
+    async with gateway(TO_RULE_HOT, subscribers=rights) as listener, device(listener) as publish:
+        await publish("telemetry", b'{"t": 28}', b'{"t": 20}')
+        async with dial(listener, "v", **HALL) as (wire, _):
+            await wire.subscribe("rule/#", "telemetry/acme/#")
+            await publish("telemetry", b'{"t": 27}')
+            event, message = await wire.receive(), await wire.receive()
+            assert isinstance(event, Publish)
+            assert isinstance(message, Publish)
+            assert (event.topic, message.topic, message.payload) == ("telemetry/acme/d1", "rule/hot", b'{"t": 27}')
+            cause = dict(event.properties.user)["id"]
+            assert dict(message.properties.user) == {"rule": "hot", "event": cause, "device": "d1"}
+    with contextlib.closing(sqlite3.connect(tmp_path / "data" / "outbox.db")) as file:
+        assert file.execute("SELECT key FROM kept WHERE key GLOB 'rule-message/*'").fetchall() == []
+
+
+async def test_message_that_a_former_run_did_not_publish_is_counted_in_doubt_once(gateway, dial, device, tmp_path):
+    async with gateway(TO_RULE_HOT, subscribers={"hall": ["rule/#"]}) as listener, device(listener) as publish:
+        listener.dispatch.feed.close()
+        await publish("telemetry", b'{"t": 27}')
+    for rules in (RuleSettings(), TO_RULE_HOT):
+        async with gateway(rules, subscribers={"hall": ["rule/#"]}) as listener, dial(listener, "v", **HALL) as (wire, _):
+            await wire.subscribe("rule/#")
+            await wire.alive()
+    assert read_status(tmp_path / "data")["rules"] == {"hot": {"fired": 1, "in_doubt": 1}}
 
 
 async def test_overlapping_subscriptions_give_one_copy_with_all_identifiers(gateway, dial, device):

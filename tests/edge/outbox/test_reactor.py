@@ -13,13 +13,15 @@ from fogline.events.report_on_change import ReportPolicy
 from fogline_edge.adapters.mqtt.hono.local_events import event_topic
 from fogline_edge.downlink.journal import open_entries
 from fogline_edge.operate.status import read_status
-from fogline_edge.outbox.rows import command_rows
+from fogline_edge.outbox.rows import command_rows, message_rows
+from fogline_edge.outbox.rows.message_rows import unpublished
 from fogline_edge.outbox.writer.ingest import keep_value
 from fogline_edge.outbox.writer.reactor import STATE_KEY
-from fogline_edge.rule_settings import ActionTable, IdentityTable, ReduceTable, RuleSettings
+from fogline_edge.rule_settings import ActionTable, IdentityTable, PrivateTable, ReduceTable, RuleSettings
 from fogline_edge.rules.react import MAX_CHAIN
 from fogline_lab.clock import YEAR_NS, FakeClock
 
+TOPIC = ActionTable(topic="rule/hot")
 ALARM = ActionTable(alarm="the hall is hot", json={"place": "hall"})
 
 
@@ -274,3 +276,49 @@ def test_event_that_its_identity_marks_as_the_same_commands_once(opened, duplica
     store = open_with_rules(opened, identity=[same], react=[rule(every=True)])
     take(store, *[event(value={"t": 27, "n": 1})] * 3)
     assert len(commands(store)) == acted
+
+
+def test_message_of_a_rule_is_noted_with_its_event_and_handed_over_after_the_commit(opened):
+    store = opened(
+        rule(then=[TOPIC, ActionTable(topic="rule/fan", json={"on": True}), ActionTable(topic="rule/say", text="hot")])
+    )
+    with store.transaction():
+        take_within(store, hot(1))
+        assert store.messages == []
+    store.ingest.committed()
+    (cause,) = stored(store, Lane.TELEMETRY)
+    assert [(each.note.topic, each.data, each.content_type) for each in store.messages] == [
+        ("rule/hot", cause.data, "application/json"),
+        ("rule/fan", b'{"on":true}', "application/json"),
+        ("rule/say", b"hot", "text/plain"),
+    ]
+    assert {(each.note.rule, each.note.event, each.device) for each in store.messages} == {("hot", cause.id, "press-1")}
+    assert unpublished(store.connection) == {each.key: each.note for each in store.messages}
+
+
+def test_message_of_a_transaction_that_is_rolled_back_is_neither_noted_nor_handed_over(opened):
+    store = opened(rule(then=[TOPIC]))
+    roll_back(store, lambda: take_within(store, hot(1)))
+    take(store, cold(2))
+    assert (store.messages, unpublished(store.connection)) == ([], {})
+
+
+def test_rule_gives_no_message_while_too_many_are_unpublished(opened, monkeypatch):
+    monkeypatch.setattr(message_rows, "MAX_UNPUBLISHED", 3)
+    store = opened(rule(every=True, then=[TOPIC, TOPIC]))
+    take(store, hot(1), hot(2))
+    assert len(unpublished(store.connection)) == 2
+    assert store.streams.of_lane(Lane.TELEMETRY).counts.rules == {"hot": {"fired": 1, "busy": 1}}
+    with store.transaction():
+        for each in store.messages:
+            keep_value(store.connection, each.key, None)
+    take(store, hot(3))
+    assert len(unpublished(store.connection)) == 2
+
+
+def test_message_has_no_private_field_of_its_event(opened):
+    private = PrivateTable(name="home", drop=["/name"])
+    store = open_with_rules(opened, private=[private], react=[rule(then=[TOPIC])])
+    take(store, event(value={"t": 27, "name": "Ada"}))
+    (message,) = store.messages
+    assert msgspec.json.decode(message.data) == {"t": 27}

@@ -226,3 +226,12 @@ SELECT count(*), total(device = ?) FROM command WHERE state IN ('QUEUED', 'SENDI
 
 -- name: kept_by_rules
 SELECT key, value FROM kept WHERE key > 'rules/' AND key < 'rules0';
+
+-- name: rule_messages
+SELECT key, value FROM kept WHERE key > 'rule-message/' AND key < 'rule-message0' ORDER BY key;
+
+-- name: count_rule_messages
+SELECT count(*) FROM (SELECT 1 FROM kept WHERE key > 'rule-message/' AND key < 'rule-message0' LIMIT ?);
+
+-- name: drop_rule_messages
+DELETE FROM kept WHERE key > 'rule-message/' AND key < 'rule-message0';

@@ -1,11 +1,12 @@
 """Carries out what rules decide about stored events, within the transaction that stores them.
 
-A command becomes a row of the journal, an alarm a row of its stream, and the state of the rules and the last values of devices
-are kept, so one commit makes all of it durable, or none.
+A command becomes a row of the journal, an alarm a row of its stream, a message a note, and the state of the rules and the last
+values of devices are kept, so one commit makes all of it durable, or none.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -19,8 +20,10 @@ from fogline_edge.machine.boot import Moment, time_of_day
 from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.rows.command_rows import insert_command, is_room
 from fogline_edge.outbox.rows.group import Group
+from fogline_edge.outbox.rows.message_rows import MESSAGE_KEY, note_message, room_for_messages
 from fogline_edge.outbox.writer.ingest import Ingest, Waiting, keep_value
-from fogline_edge.rules.actions import Cause, alarm_of, command_of
+from fogline_edge.rules.actions import Cause, alarm_of, command_of, message_of
+from fogline_edge.rules.message import MessageNote, RuleMessage
 from fogline_edge.rules.react import LastValue, ReactRule, ReactRules, RuleState
 from fogline_edge.rules.react_memory import ReactMemory
 
@@ -29,20 +32,29 @@ LAST_KEY: Final = "rules/last/"
 _pack = msgspec.msgpack.Encoder().encode
 _states = msgspec.msgpack.Decoder(RuleState)
 _values = msgspec.msgpack.Decoder(LastValue)
+_log = logging.getLogger("fogline.rules")
 
 
 class Reactor:
     """Acts on the events that `ingest` stores. Used on the writer's thread; after a rollback, use a new one.
 
-    `ready`: gets the commands of a transaction after its commit.
+    `command`, `publish`: get the commands and the messages of a transaction after its commit.
     """
 
-    def __init__(self, ingest: Ingest, rules: ReactRules, ready: Callable[[list[Command]], None]) -> None:
+    def __init__(
+        self,
+        ingest: Ingest,
+        rules: ReactRules,
+        command: Callable[[list[Command]], None],
+        publish: Callable[[list[RuleMessage]], None],
+    ) -> None:
         self._ingest = ingest
         self._memory = ReactMemory(rules)
-        self._ready = ready
+        self._command = command
+        self._publish = publish
         self._unknown: list[str] = []
         self._commands: list[Command] = []
+        self._messages: list[RuleMessage] = []
         self._depth = 0
         self._time: tuple[Moment | None, dict[str, int]] = None, {}
         for key, value in ingest.connection.execute(SQL["kept_by_rules"]).fetchall():
@@ -90,10 +102,13 @@ class Reactor:
         self._unknown.clear()
 
     def committed(self) -> None:
-        """Hand over the commands of the committed transaction."""
+        """Hand over the commands and messages of the committed transaction."""
         if self._commands:
             commands, self._commands = self._commands, []
-            self._ready(commands)
+            self._command(commands)
+        if self._messages:
+            messages, self._messages = self._messages, []
+            self._publish(messages)
 
     def _time_of_day(self, when: Moment) -> dict[str, int]:
         if when is not self._time[0]:  # many events share their time
@@ -101,8 +116,12 @@ class Reactor:
         return self._time[1]
 
     def _has_room(self, arrival: Arrival, rule: ReactRule) -> bool:
-        devices = {each.device or arrival.device for each in rule.table.then if each.command is not None}
-        return all(is_room(self._ingest.connection, each) for each in devices)
+        connection, then = self._ingest.connection, rule.table.then
+        messages = sum(each.topic is not None for each in then)
+        if messages and room_for_messages(connection) < messages:
+            return False
+        devices = {each.device or arrival.device for each in then if each.command is not None}
+        return all(is_room(connection, each) for each in devices)
 
     def _act(self, group: Group, rule: ReactRule, cause: Cause, when: Moment, depth: int) -> None:
         for number, action in enumerate(rule.table.then, 1):
@@ -115,10 +134,24 @@ class Reactor:
                 self._memory.note_command(rule, command.device, group.age_ms, depth)
                 self._commands.append(command)
                 crash_point(CrashPoint.AFTER_RULE_COMMAND_BEFORE_COMMIT)
+            elif action.topic is not None:
+                key = f"{MESSAGE_KEY}{group.commit_id.hex()}/{len(self._messages):08}"
+                self._messages.append(message_of(cause, action, key))
+                note_message(self._ingest.connection, self._messages[-1])
             else:
                 former, self._depth = self._depth, depth
                 self._ingest.take(group, Waiting(alarm_of(cause, action, number), when, _ignore))
                 self._depth = former
+
+
+def report_in_doubt(notes: Mapping[str, MessageNote | None], ingest: Ingest, _: Group) -> None:
+    """Within a transaction: count messages of an earlier run, of which nobody knows if they were published, and delete them."""
+    for key, note in notes.items():
+        keep_value(ingest.connection, key, None)
+        if note is not None:
+            ingest.count_rule(note.lane, note.rule, RuleOutcome.IN_DOUBT)
+            text = "rule %s: the message on %s for event %s is in doubt: the gateway ended while it was published"
+            _log.warning(text, note.rule, note.topic, note.event, extra={"reason": "message-in-doubt"})
 
 
 def problems_of(kept: Iterable[tuple[str, bytes]]) -> dict[str, str]:

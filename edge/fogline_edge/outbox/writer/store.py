@@ -22,6 +22,7 @@ from fogline_edge.outbox.writer.ingest import CommitTap, Ingest
 from fogline_edge.outbox.writer.quarantine import GapRecords, Quarantine
 from fogline_edge.outbox.writer.reactor import Reactor
 from fogline_edge.rules.event_rules import rules_of
+from fogline_edge.rules.message import RuleMessage
 from fogline_edge.settings import EdgeSettings
 
 PURGED_ROWS, PURGED_BYTES = 1000, 1024 * 1024  # that one step of `purge` deletes, but for one row of any size
@@ -33,8 +34,8 @@ class OutboxStore:
     Raises `Misconfigured` for rules that cannot be used. `drops_expired`: the lanes whose expired events are dropped.
     `may_wait`: returns True for an error that only means that there is no room. `handed`: by stream, the highest sequence that
     the uplink has read in this run. `live`: by stream, the last row that the uplink has or gets by `new_rows`, for a stream
-    that it has read to the end. `commands`: those that rules gave, committed and not yet handed over. `export`: takes the spans
-    of committed events. `history`: takes the events that rules keep back, if it is given.
+    that it has read to the end. `commands`, `messages`: those of rules, committed and not yet handed over. `export`: takes the
+    spans of committed events. `history`: takes the events that rules keep back, if it is given.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class OutboxStore:
         self._export = export
         self._rules = rules_of(settings.rules)
         self.commands: list[Command] = []
+        self.messages: list[RuleMessage] = []
         self.history = history
         self._resends = ResendMemory(connection, self.max_bytes, self.age.s)
         self._resends.load([message for (message,) in connection.execute(SQL["unsaved_messages"])])
@@ -83,7 +85,7 @@ class OutboxStore:
         )
         self.ingest.tap = self._tap
         if self._rules is not None and self._rules.react is not None:
-            self.ingest.listener = Reactor(self.ingest, self._rules.react, self.commands.extend)
+            self.ingest.listener = Reactor(self.ingest, self._rules.react, self.commands.extend, self.messages.extend)
         if self.ingest.reducer is not None:
             self.ingest.reducer.history = self.history
         self.quarantine = Quarantine(self.connection, self.streams, self.gap_records, self.max_bytes)

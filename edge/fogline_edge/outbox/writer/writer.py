@@ -94,6 +94,9 @@ class Writer:
         if self._store.commands:
             self._callbacks.commanded(self._store.commands[:])
             self._store.commands.clear()
+        if self._store.messages:
+            self._callbacks.messaged(self._store.messages[:])
+            self._store.messages.clear()
         results, rows, groups = self._committer.take_results(), self._store.new_rows(), int(isinstance(item, list))
         if results or rows or groups:
             self._callbacks.committed(results, rows, groups)

@@ -11,6 +11,7 @@ from fogline.process.loop_calls import call_soon
 from fogline_edge.outbox.rows.streams import EventRecord
 from fogline_edge.outbox.writer.ingest import Act, Waiting
 from fogline_edge.outbox.writer.store import OutboxStore
+from fogline_edge.rules.message import RuleMessage
 
 T = TypeVar("T")
 IGNORE: Callable[[object], None] = lambda _: None  # noqa: E731 - a callback for what nobody waits for
@@ -53,12 +54,14 @@ class WriterCallbacks:
     """The writer's reports. Each is called on the writer's thread.
 
     `committed`: items that were committed, with their results; new rows by stream (see `OutboxStore.new_rows`); the number of
-    groups that were taken from the queue. `commanded`: commands that rules gave, once they are committed. `full`: the outbox
-    became full, or no longer is. `fatal`: the file failed. `closing`: the thread ends; the failure, if one ends it.
+    groups that were taken from the queue. `commanded`, `messaged`: commands and messages of rules, once they are committed.
+    `full`: the outbox became full, or no longer is. `fatal`: the file failed. `closing`: the thread ends; the failure, if one
+    ends it.
     """
 
     committed: Callable[[Results, NewRows, int], None]
     commanded: Callable[[list[Command]], None]
+    messaged: Callable[[list[RuleMessage]], None]
     full: Callable[[bool], None]
     fatal: Callable[[str], None]
     closing: Callable[[Exception | None], None]

@@ -14,10 +14,12 @@ from fogline.address import shown
 from fogline.errors import Poison
 from fogline.events.codec import decode_event
 from fogline.events.event import Lane
+from fogline.process.crash_points import CrashPoint, crash_point
 from fogline.process.log_throttle import LogThrottle
 from fogline_edge.adapters.mqtt.hono.local_events import LocalMessage, event_message, message
 from fogline_edge.adapters.mqtt.session.effects import Continuation, EventListener, Listen, ListenMode
 from fogline_edge.adapters.port import Port
+from fogline_edge.rules.message import RuleMessage
 
 _log = logging.getLogger(__name__)
 _log.addFilter(LogThrottle(variable=re.compile(r"\d+ so far")))
@@ -34,6 +36,14 @@ class EventFeed:
     def __init__(self, port: Port) -> None:
         self._port = port
         self._listeners: dict[EventListener, _Carrier | None] = {}
+
+    def open(self) -> None:
+        """Publish the messages of rules from now on."""
+        self._port.events.publish_by(self._take_messages)
+
+    def close(self) -> None:
+        """Publish no more messages of rules."""
+        self._port.events.publish_by(None)
 
     def run(self, effect: Listen, carrier: _Carrier | None) -> None:
         """Perform `Listen`. The outbox reports events as long as there is a listener."""
@@ -54,6 +64,13 @@ class EventFeed:
         `properties`: user properties for MQTT 5. Call it on the loop. Raises `ValueError` for a topic with a wildcard.
         """
         self._deliver(message(topic, payload, properties, content_type))
+
+    def _take_messages(self, messages: Sequence[RuleMessage]) -> None:
+        for each in messages:
+            properties = {"rule": each.note.rule, "event": each.note.event, "device": each.device}
+            self.publish(each.note.topic, each.data, properties, each.content_type)
+            crash_point(CrashPoint.AFTER_RULE_MESSAGE_BEFORE_DELETE)
+            self._port.keep(each.key, None, lambda: None)
 
     def _committed(self, bodies: Sequence[bytes]) -> None:
         for body in bodies:

@@ -105,6 +105,7 @@ class MqttListener:
         for name, host in (("mqtt", self._settings.host), ("mqtt-ws", self._settings.websocket_host)):
             if name in self._servers and not is_loopback(host):
                 _log.warning("mqtt.plain_on_lan: passwords and events cross the network of %s in clear text", host)
+        self.dispatch.feed.open()
         for name, address in self.addresses.items():
             _log.info("the MQTT listener (%s) accepts connections on %s:%s", name, *address)
 
@@ -131,6 +132,7 @@ class MqttListener:
         """
         if self._looking is not None:
             self._looking.cancel()
+        self.dispatch.feed.close()
         servers, self._servers = self._servers, {}
         for server in servers.values():
             server.close()
