@@ -30,7 +30,7 @@ async def report(address: str, headers: dict[str, str], body: bytes) -> int:
 @pytest.mark.parametrize("point", [CrashPoint.BEFORE_COMMIT, CrashPoint.AFTER_COMMIT_BEFORE_ACK])
 async def test_a_request_without_a_response_is_stored_once(folder, point, way):
     config = folder / "edge.toml"
-    config.write_text(SETTINGS.format(data=folder / "data", bridge=1).replace("[mqtt]", "[http]"))
+    config.write_text(SETTINGS.format(data=folder / "data", bridge=1, name="gw-1", tenant="acme").replace("[mqtt]", "[http]"))
     gateway = ChildProcess(
         "gateway", [find_script("fogline-edge"), "run", "--insecure-dev", "--config", config], folder / "log"
     )

@@ -26,7 +26,7 @@ async def coap(outbox, downlink):
     listener = CoapListener(outbox.port, CoapSettings(port=0, ack_timeout_s=0.5), downlink)
     await listener.start()
     try:
-        yield "{}:{}".format(*listener.addresses["http"])
+        yield "{}:{}".format(*listener.address)
     finally:
         await listener.close()
 
