@@ -38,7 +38,12 @@ _names = itertools.count(1)
 
 def gateway(folder, bridge: int, retry_s: float = 60.0) -> ChildProcess:
     config = folder / "edge.toml"
-    text = SETTINGS.format(data=folder / "data", bridge=bridge) + "max_connections = 200\n" + COAP_SETTINGS + HTTP_SETTINGS
+    text = (
+        SETTINGS.format(data=folder / "data", bridge=bridge, name="gw-1", tenant="acme")
+        + "max_connections = 200\n"
+        + COAP_SETTINGS
+        + HTTP_SETTINGS
+    )
     config.write_text(text.replace("[mqtt]", f"retry_s = {retry_s}\nretry_cap_s = {retry_s}\n[mqtt]"))
     return ChildProcess(
         "gateway", [find_script("fogline-edge"), "run", "--insecure-dev", "--config", config], folder / "gateway.log"
