@@ -12,6 +12,7 @@ import pytest
 from fogline_edge.cli import main
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import load
+from fogline_lab.credentials.mosquitto_passwords import password_file
 from fogline_lab.events import make_arrival
 from fogline_lab.gateway.outbox_use import bodies, put
 
@@ -96,3 +97,53 @@ async def test_steps_of_an_event_of_the_outbox(explain, tmp_path):
 def test_wrong_option_is_refused_in_one_line(explain, options, said):
     status, out, err = explain(*options)
     assert (status, out, said in err, err.count("\n")) == (2, "", True, 1)
+
+
+REACT = """
+[[rules.react]]
+name = "hot"
+when = "event.value.t > 26.0"
+then = [{ command = "switch", device = "fan-1" }, { alarm = "it is hot" }, { topic = "rule/hot" }]
+[[rules.react]]
+name = "noisy"
+every = true
+when = "event.value.t > 26.0"
+then = [{ command = "beep" }]
+[[rules.react]]
+name = "both"
+when = "last.east.value.t > event.value.t"
+then = [{ alarm = "east is hotter" }]
+[rules.react.last]
+east = { device = "hall-east" }
+"""
+
+
+@pytest.mark.parametrize(
+    ("data", "hot", "noisy"),
+    [
+        (
+            b'{"t": 27}',
+            (
+                "the condition event.value.t > 26.0 holds; if it did not hold for the device before: "
+                "command switch to fan-1, alarm 'it is hot', message on rule/hot"
+            ),
+            "the condition event.value.t > 26.0 holds; on each such event: command beep to hall-west",
+        ),
+        (b'{"t": 20}', *["the condition event.value.t > 26.0 does not hold: the rule does nothing"] * 2),
+        (
+            b'{"p": 1}',
+            *["the condition event.value.t > 26.0 has no value, and the rule does nothing: there is no event.value.t"] * 2,
+        ),
+    ],
+)
+def test_rules_that_act_say_what_they_do_with_an_event(explain, tmp_path, data, hot, noisy):
+    subscribers = 'port = 0\nusers = "users"\n[mqtt.subscribers]\nviewer = ["rule/#"]'
+    password_file(tmp_path, viewer="v")
+    (tmp_path / "edge.toml").write_text(SETTINGS.replace("port = 0", subscribers) + REACT)
+    status, out, _ = explain("--device", "hall-west", "--channel", "hall", "--json", data=data)
+    decides = "last values or the time of day decide if the condition last.east.value.t > event.value.t holds"
+    both = f"{decides}: then alarm 'east is hotter'"
+    assert (status, [tuple(each.values()) for each in json.loads(out)["steps"]]) == (
+        0,
+        [("react", "hot", hot), ("react", "noisy", noisy), ("react", "both", both)],
+    )

@@ -4,6 +4,7 @@ A command's id and an alarm's identity follow from the rule, the event and the n
 cannot happen twice.
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,8 +15,10 @@ from fogline.events.codec import Beacon
 from fogline.events.event import Arrival, Lane
 from fogline.events.identity import UniqueId, semantic_id
 from fogline_edge.rule_settings import ActionTable, ReactTable
+from fogline_edge.rules.cel import EvaluationError
+from fogline_edge.rules.explanation import RuleStep
 from fogline_edge.rules.message import MessageNote, RuleMessage
-from fogline_edge.rules.react import GATEWAY_ADAPTER
+from fogline_edge.rules.react import GATEWAY_ADAPTER, ReactRule, ReactRules, view_of
 
 ALARM_TYPE = "alarm"
 """CloudEvents type of the alarms of rules."""
@@ -121,6 +124,32 @@ def message_of(cause: Cause, action: ActionTable, key: str) -> RuleMessage:
     data, content_type = _body(action) if with_body else (arrival.data, arrival.content_type)
     note = MessageNote(rule, event_id, action.topic or "", arrival.lane)
     return RuleMessage(key, note, arrival.device, data, content_type)
+
+
+def explain_react(rules: ReactRules, arrival: Arrival) -> Iterator[RuleStep]:
+    """Yield what each rule does with a new event, as far as the event alone decides it."""
+    for rule in rules.of(arrival):
+        yield RuleStep("react", rule.name, _sentence(rule, arrival))
+
+
+def _sentence(rule: ReactRule, arrival: Arrival) -> str:
+    condition, actions = rule.condition, ", ".join(_in_words(each, arrival) for each in rule.table.then)
+    if {"last", "time"} & condition.reads.keys():
+        return f"last values or the time of day decide if the condition {condition.source} holds: then {actions}"
+    try:
+        holds = condition.holds({"event": view_of(arrival)})
+    except EvaluationError as error:
+        return f"the condition {condition.source} has no value, and the rule does nothing: {error}"
+    if not holds:
+        return f"the condition {condition.source} does not hold: the rule does nothing"
+    how_often = "on each such event" if rule.table.every else "if it did not hold for the device before"
+    return f"the condition {condition.source} holds; {how_often}: {actions}"
+
+
+def _in_words(action: ActionTable, arrival: Arrival) -> str:
+    if action.command is not None:
+        return f"command {action.command} to {action.device or arrival.device}"
+    return f"message on {action.topic}" if action.topic is not None else f"alarm {action.alarm!r}"
 
 
 def _body(action: ActionTable) -> tuple[bytes, str | None]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from fogline.dead_letter import DEAD_TYPE
 from fogline.events.event import Arrival, Lane
 from fogline_edge.rule_settings import ReactTable, RuleSettings
-from fogline_edge.rules.actions import check_actions
+from fogline_edge.rules.actions import check_actions, explain_react
 from fogline_edge.rules.explanation import RuleStep
 from fogline_edge.rules.identity import IdentityRules
 from fogline_edge.rules.payload import Payload
@@ -43,6 +43,8 @@ class EventRules:
             yield from self._identity.explain(arrival, Payload(arrival.content_type, arrival.data))
         if self.reduction is not None:
             yield from self.reduction.explain(arrival)
+        if self.react is not None:
+            yield from explain_react(self.react, arrival)
 
     def committed(self) -> None:
         """Keep what was remembered in the transaction. Call it after the commit."""
