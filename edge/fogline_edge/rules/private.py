@@ -7,7 +7,7 @@ body is withheld. So are the bodies of all dead letters, of which nobody knows w
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
 from fnmatch import translate
@@ -25,7 +25,7 @@ from fogline.gateway.ledger import RuleOutcome
 from fogline.process.files.tls_files import check_private
 from fogline_edge.rule_settings import PrivateTable
 from fogline_edge.rules.canonical import NotCanonicalError, canonical
-from fogline_edge.rules.explanation import RuleStep
+from fogline_edge.rules.explanation import RuleStep, shown
 from fogline_edge.rules.fields import BytesField, Field, PointerField, parse_field
 from fogline_edge.rules.payload import MISSING, Payload, follow, is_cbor
 from fogline_edge.rules.selection import RuleSelection
@@ -137,8 +137,9 @@ class PrivateRules:
         """Return what the rules do with an arrival, step by step."""
         steps = []
         for rule in self._applying(arrival):
+            before = arrival
             arrival, outcome = rule.protect(arrival)
-            steps.append(RuleStep("private", rule.table.name, _effect(rule.table, outcome)))
+            steps.append(RuleStep("private", rule.table.name, _effect(rule, before, arrival, outcome)))
         return steps
 
     def _applying(self, arrival: Arrival) -> Sequence[_Rule]:
@@ -148,17 +149,23 @@ class PrivateRules:
         return [each for each in self._all if arrival.data and each.device.fullmatch(arrival.device)]
 
 
-def _effect(table: PrivateTable, outcome: RuleOutcome) -> str:
+def _effect(rule: _Rule, before: Arrival, after: Arrival, outcome: RuleOutcome) -> str:
+    """Return what a rule does with an event, and the payload that is left, for people."""
     if outcome is RuleOutcome.WITHHELD:
         return "the body is withheld, because it is no document in which the fields could be found"
+    payload, properties = Payload(before.content_type, before.data), dict(parse_qsl(before.properties or ""))
+
+    def there(fields: Iterable[Field]) -> list[str]:
+        return [each.text or "the document" for each in fields if payload.value(each) is not MISSING]
+
     words = {
-        "dropped": [*table.drop, *table.drop_properties],
-        "rounded": list(table.round),
-        "hashed": table.hash,
+        "dropped": there(rule.drop) + [each for each in rule.table.drop_properties if each in properties],
+        "rounded": there(field for field, _ in rule.round),
+        "hashed": there(rule.hash),
     }
-    return "; ".join(
-        f"{', '.join(fields)} {'is' if len(fields) == 1 else 'are'} {word}" for word, fields in words.items() if fields
-    )
+    done = [f"{', '.join(fields)} {'is' if len(fields) == 1 else 'are'} {word}" for word, fields in words.items() if fields]
+    left = shown(after.data.decode("utf-8", "backslashreplace"))
+    return f"{'; '.join(done) or 'the event has none of its fields'}; the payload that is left is {left}"
 
 
 def _rule_of(table: PrivateTable) -> _Rule:
