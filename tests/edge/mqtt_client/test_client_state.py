@@ -37,10 +37,10 @@ async def test_state_of_the_client_is_kept_for_the_status(broker, connecting, ev
     async with connecting(port, broker) as client:
         ((name, state),) = read_clients(port.kept("mqtt-client/").items())
         assert (name, state.connected, state.problem, state.devices) == ("site", True, None, None)
-        assert state.sentence == f"connected to 127.0.0.1:{broker.port} since {state.since}"
+        assert state.sentence == f"connected to 127.0.0.1:{broker.port} since {state.since}; it sends no commands (send_commands)"
         broker.kill()
         await eventually(lambda: client.problem is not None, "the loss is noticed")
         ((_, state),) = read_clients(port.kept("mqtt-client/").items())
         assert not state.connected
         assert state.sentence.startswith(f"not connected to 127.0.0.1:{broker.port} since ")
-        assert state.sentence.endswith(client.problem)
+        assert state.sentence.endswith(f"{client.problem}; it sends no commands (send_commands)")

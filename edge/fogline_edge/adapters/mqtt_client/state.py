@@ -34,9 +34,9 @@ class BrokerState(msgspec.Struct, frozen=True, kw_only=True):
         text = f"{'connected to' if self.connected else 'not connected to'} {self.broker} since {self.since}"
         if self.problem is not None:
             text += f": {self.problem}"
-        if self.devices is not None:
-            text += f"; commands reach {self.devices - self.offline} of {self.devices} devices, {self.offline} are offline"
-        return text
+        if self.devices is None:
+            return f"{text}; it sends no commands (send_commands)"
+        return f"{text}; commands reach {self.devices - self.offline} of {self.devices} devices, {self.offline} are offline"
 
 
 def read_clients(kept: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, BrokerState]]:
