@@ -31,7 +31,7 @@ done
 . deploy/packages/need.sh
 uv=$PWD/.fogline/bootstrap/bin/uv
 root=$state/root-$suite-$arch wheels=$state/wheels-$arch
-sources="python-qpid-proton pyspark" tools=""  # no wheels of these are in the registry
+sources="python-qpid-proton pyspark" tools="" absent=""  # no wheels of these are in the registry
 case $arch in
     amd64) platform=x86_64 resolved_for=x86_64 ;;
     arm64) platform=aarch64 resolved_for=aarch64 ;;
@@ -39,6 +39,7 @@ case $arch in
         platform=armv7l resolved_for=aarch64  # uv knows no 32-bit ARM, where the same packages are needed
         sources+=" cffi dbus-fast msgspec zstandard"
         tools="cython==3.3.1 poetry-core==2.5.0 setuptools==84.2.1 setuptools-scm==10.3.4"  # Debian's are too old for these
+        absent="cbor2"  # it is written in Rust, and has no wheels for 32-bit ARM
         only=fogline-edge
         ;;
     *) echo "build.sh: --arch is amd64, arm64 or armhf, not $arch" >&2; exit 2 ;;
@@ -76,7 +77,7 @@ lock() {
 }
 
 platform_options=(--python-platform "$resolved_for-unknown-linux-gnu")
-for each in $sources; do platform_options+=(--no-emit-package "$each"); done
+for each in $sources $absent; do platform_options+=(--no-emit-package "$each"); done
 { requirements shared; requirements edge; } | lock edge "${platform_options[@]}"
 locks=(edge)
 if [ -z "$only" ]; then

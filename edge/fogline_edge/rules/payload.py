@@ -77,8 +77,10 @@ def _decode(content_type: str, data: bytes) -> Any:
 
 
 def _decode_cbor(data: bytes) -> Any:
-    import cbor2  # noqa: PLC0415 - costs 1 MB, and few gateways have rules over CBOR
-
+    try:
+        import cbor2  # noqa: PLC0415 - costs 1 MB, and few gateways have rules over CBOR
+    except ImportError:  # 32-bit ARM: there is no library
+        return MISSING
     try:
         return cbor2.loads(data, max_depth=MAX_DEPTH)
     except (cbor2.CBORDecodeError, RecursionError):

@@ -37,7 +37,8 @@ async def test_state_of_the_client_is_kept_for_the_status(broker, connecting, ev
     async with connecting(port, broker) as client:
         ((name, state),) = read_clients(port.kept("mqtt-client/").items())
         assert (name, state.connected, state.problem, state.devices) == ("site", True, None, None)
-        assert state.sentence == f"connected to 127.0.0.1:{broker.port} since {state.since}; it sends no commands (send_commands)"
+        told = f"connected to 127.0.0.1:{broker.port} since {state.since}; it sends no commands (send_commands)"
+        assert state.sentence == told
         broker.kill()
         await eventually(lambda: client.problem is not None, "the loss is noticed")
         ((_, state),) = read_clients(port.kept("mqtt-client/").items())

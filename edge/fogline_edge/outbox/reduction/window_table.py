@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from fogline.documents.document_error import explained
 from fogline.events.event import Arrival, Lane
 from fogline.events.identity import Dedup, digest, semantic_id
 from fogline.gateway.ledger import RuleOutcome
@@ -183,4 +184,4 @@ def _decode(blob: bytes) -> WindowState:
     try:
         return decode_window(blob)
     except msgspec.MsgspecError as error:
-        raise sqlite3.DatabaseError(f"a window cannot be read: {error}") from None
+        raise sqlite3.DatabaseError(f"a window cannot be read: {explained(error, WindowState)}") from None
