@@ -1,6 +1,7 @@
-"""One site for all tests in a browser, because it takes seconds to start; and the browser.
+"""One site for all tests of a module, because it takes seconds to start; and the browser.
 
-The browser ends with each module: while it runs, no other event loop can run in this thread.
+Both end with the module. While the browser runs, no other event loop can run in this thread; the site's gateway and bridge
+are of this process: other tests would count their connections.
 """
 
 import os
@@ -14,7 +15,7 @@ from fogline_lab.console_site import ConsoleSite
 from fogline_lab.credentials.authority_folder import PASSWORD
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def site(kafka, tmp_path_factory) -> Iterator[ConsoleSite]:
     folder = tmp_path_factory.mktemp("console")
     site = ConsoleSite(kafka.bootstrap, f"console{os.getpid()}", folder, USERS, ACCESS)

@@ -1,6 +1,7 @@
 """To which bridge a gateway goes next, and after how long; the connections themselves are made up."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -37,7 +38,8 @@ async def steps(monkeypatch, bridges, answers):
         transcript.append(seconds)
 
     monkeypatch.setattr(module, "BridgeSession", Made)
-    monkeypatch.setattr(module.asyncio, "sleep", sleep)
+    # Of this module alone: other loops of this process sleep too.
+    monkeypatch.setattr(module, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": sleep}))
     uplink = Uplink(None, UplinkSettings(bridge=bridges), None, Backoff(draw=max))
     with pytest.raises(asyncio.CancelledError):
         await uplink.run()
