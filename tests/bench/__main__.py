@@ -51,6 +51,7 @@ from gateway_table import gateway_table, is_gateway_key, missed
 from processes import NOT_MEASURED, Bench
 from table import short, table
 
+import rules
 from fogline.installed import find_jars
 
 MEASURES = {
@@ -72,6 +73,7 @@ MEASURES = {
     "killers": killers.measure,
     "commands": commands.measure,
     "pages": pages.measure,
+    "rules": rules.measure,
     "scale": scale.measure,
     "store": store.measure,
     "tls": tls.measure,

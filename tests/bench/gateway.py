@@ -138,7 +138,8 @@ def running(bench: Bench, row: GatewayRow, system: str, folder: Path) -> Abstrac
     """Start a system for a row."""
     if system == MOSQUITTO:
         return mosquitto(bench, folder)
-    return gateway(bench, folder, bench.gateway_options.card if row.card else (), tls=row.tls)
+    card = bench.gateway_options.card if row.card else ()
+    return gateway(bench, folder, (*card, *row.settings), tls=row.tls)
 
 
 def arrivals(pairs: Sequence[tuple[int | None, int]], events: int) -> list[int]:

@@ -28,7 +28,7 @@ class GatewayRow:
     `devices`: of each connection; 0: the device of its client id. `rate`: events per second in all; 0: full speed. `window`:
     packets of a connection that wait for their PUBACK. `card`: with the settings for an SD card. `core`: the share of one CPU
     that the gateway may use, with 512 MB; 0: all, without a limit. `tls`: certificates at both ends of the uplink.
-    `systems`: what is measured beside the gateway.
+    `settings`: more settings of the gateway, as `table.key = value`. `systems`: what is measured beside the gateway.
     """
 
     name: str
@@ -40,6 +40,7 @@ class GatewayRow:
     card: bool = False
     core: float = 0.0
     tls: bool = False
+    settings: tuple[str, ...] = ()
     systems: tuple[str, ...] = SYSTEMS
     goals: Mapping[str, Goal] = field(default_factory=dict)
 
