@@ -28,6 +28,12 @@ MAX_PAYLOAD_BYTES = 64 * 1024
 """Largest payload that conditions read. A larger one has no `value` and no `text`."""
 NO_TIME = "the clock is not known to be right, so the time of day is absent"
 """Problem of a rule that needs the time of day."""
+READ_OF = {
+    "event": ("device", "channel", "type", "lane", "adapter", "value", "text"),
+    "last": ("value", "text", "age_s"),
+    "time": ("hour", "minute", "weekday"),
+}
+"""The names that a condition may read below `event`, each `last.NAME`, and `time`."""
 GATEWAY_ADAPTER = "fogline"
 """`adapter` of the events that the gateway makes: replies to commands, alarms of rules, statements, dead letters."""
 
@@ -108,6 +114,7 @@ class ReactRules:
     def _rule(self, table: ReactTable, sources: dict[str, RuleTable]) -> ReactRule:
         key = f"rules.react {table.name}: when"
         condition = RuleCondition(key, table.when)
+        _check_reads(key, condition.reads)
         reads = condition.reads.get("last", {})
         for name in table.last if reads is None else reads:
             if name not in table.last:
@@ -138,6 +145,17 @@ class ReactRules:
     def heard(self, arrival: Arrival) -> tuple[LastInput, ...]:
         """Return the last values that an event replaces."""
         return self._heard.of(arrival) if self._inputs and arrival.adapter != GATEWAY_ADAPTER else ()
+
+
+def _check_reads(key: str, reads: Tree) -> None:
+    """Raise `Misconfigured` for a name that no event has: the condition would never hold."""
+    below = {name: tree for name, tree in reads.items() if name != "last"}
+    below |= {f"last.{name}": tree for name, tree in (reads.get("last") or {}).items()}
+    for name, tree in below.items():
+        known = READ_OF[name.partition(".")[0]]
+        for unknown in sorted((tree or {}).keys() - set(known)):
+            field = f": a field of the payload is {name}.value.{unknown}" if "value" in known else ""
+            raise Misconfigured(f"{key}: {name} has no {unknown}, only {', '.join(known)}{field}")
 
 
 def last_value(arrival: Arrival, tree: Tree, now_ms: int) -> LastValue:

@@ -171,6 +171,10 @@ def test_events_of_the_gateway_itself_are_seen_only_by_rules_that_name_their_typ
     ("keys", "why"),
     [
         ({"when": "last.east.value > 1"}, r"last.east is not in \[rules.react.last.east\]"),
+        ({"when": "event.temperature > 1.0"}, "event has no temperature, only device, .*is event.value.temperature"),
+        ({"when": "has(event.t) || event.value > 1"}, "event has no t, only"),
+        ({"when": "time.minutes == 1"}, "time has no minutes, only hour, minute, weekday$"),
+        ({"when": "last.a.t > 1", "last": {"a": LastTable(device="a")}}, "last.a has no t, only value, text, age_s"),
         ({"then": [ActionTable()]}, "action 1: it has either `command`, `alarm` or `topic`: then = "),
         ({"then": [ActionTable(command="a", alarm="b")]}, "either"),
         ({"then": [ActionTable(command="a b")]}, "is not a name of a command"),
