@@ -10,6 +10,8 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+import msgspec
+
 from fogline.amqp.client import AmqpClient
 from fogline.amqp.login_check import try_login
 from fogline.errors import Misconfigured
@@ -31,6 +33,7 @@ from fogline.process.checkup import (
 from fogline.process.files.bridge_address import parse_bridge
 from fogline.process.files.tls_files import client_context
 from fogline.tracing.collector import check_collector
+from fogline_edge.adapters.mqtt_client.state import BrokerState
 from fogline_edge.ble_settings import BleSettings
 from fogline_edge.machine.health import read_machine
 from fogline_edge.machine.process_end import EndCause
@@ -82,6 +85,8 @@ def diagnose(config: Path) -> Iterator[Finding]:
         checks[f"bridge {bridge}"] = partial(_bridge, settings, bridge)
     if settings.tracing is not None:
         checks["tracing"] = partial(check_collector, settings.tracing)
+    for client in settings.mqtt_clients:
+        checks[f"broker {client.name}"] = partial(_broker, folder, client.name)
     if settings.ble is not None:
         checks["bluetooth"] = partial(_bluetooth, settings.ble, folder)
     yield from examine(checks)
@@ -130,6 +135,16 @@ def _uplink(folder: Path) -> Iterator[Finding]:
         return
     remedy = "" if run.uplink.connected else "Its events wait in the outbox. See the lines on DNS, bridge and TLS"
     yield Finding(Grade.OK if run.uplink.connected else Grade.FAIL, "uplink", run.uplink.sentence, remedy)
+
+
+def _broker(folder: Path, name: str) -> Iterator[Finding]:
+    """Tell whether the running gateway's client of a broker is connected, as it notes it. A second client would disturb it."""
+    state = read_status(folder)["mqtt_clients"].get(name) if running_pid(folder) is not None else None
+    if state is None:
+        return
+    client = msgspec.convert(state, BrokerState)
+    remedy = "" if client.connected else f"Check [[mqtt_clients]] {name}, and whether the broker runs (docs/mqtt-brokers.md)"
+    yield Finding(Grade.OK if client.connected else Grade.FAIL, f"broker {name}", client.sentence, remedy)
 
 
 def _growth(settings: EdgeSettings) -> int:

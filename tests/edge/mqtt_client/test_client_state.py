@@ -1,7 +1,11 @@
 """What a client of a broker keeps: names of devices over a restart, and its own state."""
 
 from fogline.events.event import Lane
+from fogline.process.checkup import Grade
 from fogline_edge.adapters.mqtt_client.state import read_clients
+from fogline_edge.operate.doctor import diagnose
+from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.settings import load
 from fogline_lab.port import MemoryPort
 
 
@@ -45,3 +49,25 @@ async def test_state_of_the_client_is_kept_for_the_status(broker, connecting, ev
         assert not state.connected
         assert state.sentence.startswith(f"not connected to 127.0.0.1:{broker.port} since ")
         assert state.sentence.endswith(f"{client.problem}; it sends no commands (send_commands)")
+
+
+async def test_doctor_fails_a_broker_to_which_the_running_gateway_is_not_connected(broker, connecting, eventually, folder):
+    config = folder / "edge.toml"
+    config.write_text(
+        'tenant = "acme"\ngateway = "gw-1"\ndata = "data"\nuplink.bridge = "127.0.0.1:1"\n[[mqtt_clients]]\nname = "site"\n'
+        f'profile = "plain"\nbroker = "127.0.0.1:{broker.port}"\ntopics = [{{ topic = "plant/{{device}}/#" }}]\n'
+    )
+    outbox = Outbox.open(load(config))
+
+    def grades():
+        return [(each.grade, bool(each.remedy)) for each in diagnose(config) if each.subject == "broker site"]
+
+    try:
+        async with connecting(outbox.port, broker) as client:
+            await eventually(lambda: grades() == [(Grade.OK, False)], "the doctor says that it is connected")
+            broker.kill()
+            await eventually(lambda: client.problem is not None, "the loss is noticed")
+            await eventually(lambda: grades() == [(Grade.FAIL, True)], "the doctor says that it is not connected")
+    finally:
+        await outbox.close()
+    assert grades() == [], "no gateway runs: nothing is known of the broker"
