@@ -14,66 +14,37 @@
 | `properties` | URL query, for example the user properties of MQTT 5: `firmware=1.2` |
 """
 
-import base64
-import binascii
-import codecs
 from pathlib import Path
 
-import msgspec
-
-from fogline.documents.document_error import explained
 from fogline.errors import Misconfigured
-from fogline.events.event import Event, Lane, TimeQuality, parse_rfc3339
+from fogline.events.event import Event, Lane, TimeQuality
+from fogline.events.sample_line import SampleLine, read_lines
 
-
-class _Line(msgspec.Struct, forbid_unknown_fields=True):
-    topic: str | None = None
-    subject: str | None = None
-    content_type: str = "application/octet-stream"
-    body: str | None = None
-    base64: str | None = None
-    device: str = "device-1"
-    type: str = "telemetry"
-    adapter: str = "mqtt"
-    gateway: str = ""
-    time: str | None = None
-    recordedtime: str = "2026-01-01T00:00:00Z"
-    properties: str | None = None
-
-
-_decoder = msgspec.json.Decoder(_Line)
+_RECORDED = "2026-01-01T00:00:00Z"
 
 
 def read_events(path: Path) -> list[Event]:
     """Read the events of a file. Raises `Misconfigured`, which names the line."""
     try:
-        lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines()
+        content = path.read_bytes()
     except OSError as error:
         raise Misconfigured(f"{path}: {error.strerror}") from None
-    events = [_event(f"{path}:{number}", number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    events = [_event(where, given) for where, given in read_lines(str(path), content, SampleLine)]
     if not events:
         raise Misconfigured(f"{path}: there is no event in this file")
     return events
 
 
-def _event(where: str, number: int, line: bytes) -> Event:
-    try:
-        given = _decoder.decode(line)
-        for time in filter(None, (given.time, given.recordedtime)):
-            parse_rfc3339(time)
-    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
-        raise Misconfigured(f"{where}: {explained(error, _Line)}") from None
-    if given.topic is not None and given.subject is not None:
-        raise Misconfigured(f"{where}: give topic or subject, they are the same")
+def _event(where: str, given: SampleLine) -> Event:
     return Event(
-        id=f"line-{number}",
+        id=f"line-{where.rpartition(':')[2]}",
         tenant="test",
         device=given.device,
         type=given.type,
-        subject=given.topic or given.subject or "",
-        recordedtime=given.recordedtime,
+        subject=given.channel,
+        recordedtime=given.recordedtime or _RECORDED,
         content_type=given.content_type,
-        data=_body(where, given),
+        data=given.data,
         gateway=given.gateway,
         stream="",
         sequence=0,
@@ -84,14 +55,3 @@ def _event(where: str, number: int, line: bytes) -> Event:
         time=given.time,
         properties=given.properties,
     )
-
-
-def _body(where: str, given: _Line) -> bytes:
-    if (given.body is None) == (given.base64 is None):
-        raise Misconfigured(f"{where}: give the body either as body (text) or as base64")
-    if given.body is not None:
-        return given.body.encode()
-    try:
-        return base64.b64decode(given.base64 or "", validate=True)
-    except binascii.Error as error:
-        raise Misconfigured(f"{where}: base64: {error}") from None

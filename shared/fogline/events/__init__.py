@@ -7,4 +7,5 @@
 `gap`: gap records
 `identity`: semantic identities of events
 `report_on_change`: filters the repetitions of a device
+`sample_line`: lines of files with sample events
 """
