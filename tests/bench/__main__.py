@@ -28,6 +28,7 @@ import bridges
 import closed_day
 import commands
 import commits
+import crowd
 import dedup
 import fleet
 import flow
@@ -75,6 +76,7 @@ MEASURES = {
     "pages": pages.measure,
     "rules": rules.measure,
     "scale": scale.measure,
+    "crowd": crowd.measure,
     "store": store.measure,
     "tls": tls.measure,
     "way_out": way_out.measure,
@@ -91,6 +93,7 @@ RUNS = {
     "fleet": 1,
     "killers": 1,
     "scale": 1,
+    "crowd": 1,
     "store": 1,
     "windows": 1,
 }

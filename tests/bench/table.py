@@ -62,6 +62,12 @@ ROWS = {
     "scale.registry": Row("200,000 devices: registry, MB", digits=1),
     "scale.commands": Row("200,000 open commands, MB", digits=1),
     "scale.process": Row("bridge's state of 10,000 gateways and 200,000 devices, RSS in MB", 1000, at_most=True, digits=1),
+    "crowd.hellos": Row("10,000 gateways over TLS: hello, one event landed, gone; gateways/s"),
+    "crowd.memory": Row("bridge with 10,000 gateways, 1,000 of them connected, peak RSS in MB", 1000, at_most=True, digits=1),
+    "crowd.taken": Row("that bridge killed, until another one has taken all shards, s", 15, at_most=True, digits=1),
+    "crowd.takeover": Row("until each shard has served a gateway again, s", digits=1),
+    "crowd.last": Row("until the last of the 1,000 gateways is served again, s", digits=1),
+    "crowd.heir": Row("the heir's peak RSS in MB", 1000, at_most=True, digits=1),
     **{
         f"way_out.{name}_{key}": Row(f"command beside a backlog, {text}, {what}", digits=1)
         for key, what in (("p50", "p50 ms"), ("p99", "p99 ms"), ("cpu", "CPU ms per MB, both ends"))
