@@ -197,6 +197,17 @@ def healthy_but(sound: Sound, pages: set[int]) -> set[str]:
     return {event_id for event_id, page in sound.pages.items() if page not in pages}
 
 
+def stream_row(sound: Sound) -> tuple[int, range]:
+    """Return the number of the stream whose row is the first on its page, and the bytes of that row."""
+    images = Images(sound.clean / "outbox.db", sound.clean / "none")
+    rows = {
+        found.place // 2 + found.cell.offset: found.cell.rowid for found in Carving(images).rows() if found.table == "stream"
+    }
+    images.close()
+    first, second = sorted(rows)[:2]
+    return rows[first], range(first, second)
+
+
 def end_badly(at: Path) -> None:
     lock = at / "data" / "lock"
     lock.write_bytes(b"open    " + lock.read_bytes()[8:])

@@ -23,6 +23,7 @@ from edge.outbox.damaged import (
     mark_damaged,
     readable,
     start,
+    stream_row,
 )
 from fogline.commands.command import Deadline
 from fogline.errors import Misconfigured
@@ -73,6 +74,24 @@ async def test_flips_where_they_hurt_most(sound, folder):
         end_badly(at)
         pages = flip(at / "data" / "outbox.db", random, begin=page * PAGE, end=page * PAGE + 100, count=random.choice((1, 5)))
         judge(sound, readable(at / "data"), await start(at), healthy_but(sound, pages), f"page {page + 1}, seed {seed}")
+
+
+@pytest.mark.parametrize("mask", [1, 64])
+@pytest.mark.fault("C8")
+async def test_a_flipped_byte_in_the_row_of_a_stream_hides_no_event(sound, folder, mask):
+    """Each byte of the row that holds name, head and settled of a stream, together with two unreadable events of the stream."""
+    number, row = stream_row(sound)
+    for place in row[:: 2 if mask == 1 else 6]:
+        at = copy(sound.clean, folder, str(place))
+        with sqlite3.connect(at / "data" / "outbox.db") as database:
+            last = f"(SELECT max(place) FROM event WHERE stream = {number})"
+            database.execute(f"UPDATE event SET body = zeroblob(9) WHERE place IN ({number} << 40 | 40, {last})")
+        database.close()
+        data = bytearray((at / "data" / "outbox.db").read_bytes())
+        data[place] ^= mask
+        (at / "data" / "outbox.db").write_bytes(data)
+        mark_damaged(at)
+        judge(sound, readable(at / "data"), await start(at), set(), f"byte {place - row.start} of the row")
 
 
 @pytest.mark.parametrize("filling", [b"\0", b"\xff", None], ids=["zeros", "ones", "random"])

@@ -10,13 +10,11 @@ The new file is made beside the old one and replaces it at the end, so that a cr
 import logging
 import os
 import sqlite3
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from fogline.commands.command import CommandState
-from fogline.errors import Poison
 from fogline.events.codec import Replay, encode_event
 from fogline.events.event import Lane
 from fogline.events.gap import Gap, GapReason, Lost
@@ -25,9 +23,9 @@ from fogline_edge.machine.boot import Clock
 from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.file.schema import open_database
 from fogline_edge.outbox.memory.resend_memory import ENTRY
-from fogline_edge.outbox.rows.stored_body import unpack_body
 from fogline_edge.outbox.rows.streams import COMMIT_ID_BYTES, EventRecord, Stream, Streams
 from fogline_edge.outbox.salvage.carving import CarvedRow, Carving, Images, event_of
+from fogline_edge.outbox.salvage.found_streams import FoundStreams
 from fogline_edge.outbox.writer.ingest import insert_many
 from fogline_edge.outbox.writer.quarantine import GapRecords
 
@@ -37,16 +35,6 @@ _ROWS_AT_ONCE = 512
 _TEN_GIB = 10 * 1024**3
 
 _log = logging.getLogger("fogline.outbox")
-
-
-@dataclass(slots=True)
-class FormerStream:
-    """A stream of the damaged file, as far as it is known."""
-
-    stream: str
-    lane: Lane
-    head: int
-    settled: int
 
 
 @dataclass(slots=True)
@@ -162,34 +150,29 @@ class _Rebuilt:
         self._connection = connection
         self._gap_records = GapRecords(identity, clock)
         self._why = why
-        self._former: dict[int, FormerStream] = {}
+        self._found = FoundStreams(connection)
         self._streams = Streams(connection)
         self._new: dict[Lane, Stream] = {}
         self._commit_id = os.urandom(COMMIT_ID_BYTES)
         self._messages: list[bytes] = []
-        connection.execute("CREATE TEMP TABLE found (stream, sequence, rank, place, offset)")
 
     def copy_rows(self, damaged: Path) -> None:
         """Copy all readable rows."""
         images = Images(damaged, damaged.with_name(damaged.name + "-wal"))
         try:
             carving = Carving(images)
-            events: list[tuple[object, ...]] = []
             for found in carving.rows():
                 if found.table == "event":
                     event = event_of(found.cell)
-                    events.append((event.number, event.sequence, found.rank, found.place, found.cell.offset))
+                    self._found.note_event(event, found)
                     if event.message is not None and found.rank == 0:
                         self._messages.append(event.message)
-                    if len(events) >= _ROWS_AT_ONCE:
-                        self._note(events)
                 elif found.table == "stream":
-                    self._know(found)
+                    self._found.note_stream(found)
                 elif found.rank == 0 or found.table not in carving.whole:
                     self._copy(found)
-            self._note(events)
             self._append_events(carving)
-            if "stream" not in carving.whole or self._why.endswith(LOG_MISSING):
+            if self._found.contradicted or "stream" not in carving.whole or self._why.endswith(LOG_MISSING):
                 self.unknown()
         finally:
             images.close()
@@ -207,18 +190,7 @@ class _Rebuilt:
             self._flush(stream)
             self._streams.changed(stream)
         self._streams.save()
-        self._connection.execute("DROP TABLE found")
-
-    def _note(self, events: list[tuple[object, ...]]) -> None:
-        self._connection.executemany("INSERT INTO found VALUES (?, ?, ?, ?, ?)", events)
-        events.clear()
-
-    def _know(self, found: CarvedRow) -> None:
-        """Learn a row of `stream`. Of several images of a row the highest values count."""
-        _, name, lane, _, head, settled, *_ = found.cell.values
-        former = self._former.setdefault(found.cell.rowid, FormerStream(str(name), Lane(str(lane)), 0, 0))
-        if former.stream == name:
-            former.head, former.settled = max(former.head, int(str(head))), max(former.settled, int(str(settled)))
+        self._found.close()
 
     def _copy(self, found: CarvedRow) -> None:
         """Copy a row of another table, unless a newer image of it was copied."""
@@ -241,43 +213,21 @@ class _Rebuilt:
     def _append_events(self, carving: Carving) -> None:
         """Append all events, stream by stream in order, with a gap record for each missing range."""
         strays: list[Replay] = []
-        numbers = {row[0] for row in self._connection.execute("SELECT DISTINCT stream FROM found")}
-        for number in sorted(numbers | self._former.keys()):
-            former = self._former.get(number)
+        for number in self._found.numbers():
+            former, name = self._found.stream(number, carving)
             expected = former.settled + 1 if former else 0
-            last: tuple[str, Lane] | None = (former.stream, former.lane) if former else None
-            for sequence, replay in self._in_order(number, expected, carving, strays):
-                name, lane = last = last or (replay.stream, replay.lane)
+            for replay in self._found.in_order(number, name, expected, carving, strays):
+                lane = former.lane if former else replay.lane
                 if former is None and expected == 0:
                     self._gap(lane, Lost(name, None, None), "which other events there were cannot be known")
                 elif replay.first > expected:
                     self._gap(lane, Lost(name, expected, replay.first - 1))
                 self._append(lane, replay)
-                expected = sequence + 1
+                expected = replay.sequence + 1
             if former is not None and expected <= former.head:
                 self._gap(former.lane, Lost(former.stream, expected, former.head))
         for replay in strays:
             self._append(replay.lane, replay)
-
-    def _in_order(self, number: int, first: int, carving: Carving, strays: list[Replay]) -> Iterator[tuple[int, Replay]]:
-        """Yield the readable rows of a stream from `first` on, each once. Adds events with a damaged sequence to `strays`."""
-        rows = self._connection.execute(
-            "SELECT sequence, rank, place, offset FROM found WHERE stream = ? AND sequence >= ? ORDER BY sequence, rank, rowid",
-            (number, first),
-        )
-        taken = 0
-        for sequence, rank, place, offset in rows:
-            if sequence == taken:
-                continue
-            try:
-                replay = Replay(unpack_body(carving.body(place, offset)))
-            except (ValueError, IndexError, AssertionError, Poison):
-                continue
-            if replay.sequence == sequence:
-                taken = sequence
-                yield sequence, replay
-            elif rank == 0:  # the row's sequence is damaged, but the event is readable
-                strays.append(replay)
 
     def _stream(self, lane: Lane) -> Stream:
         if lane not in self._new:
