@@ -4,6 +4,7 @@
 `ble_settings`: settings of Bluetooth LE
 `broker_settings`: settings of topics, and of clients of other brokers
 `cli`: the command `fogline-edge`
+`credentials`: the keys with which devices prove their names
 `downlink`: commands from the bridge to devices
 `event_spans`: spans of traced events
 `gateway`: the composition root

@@ -81,10 +81,10 @@ class Body:
         self.budget = ByteBudget(settings.pop("budget_bytes", 10_000))
         self.transfers = BlockTransfers(self.budget, **{"most": 2, "max_bytes": 64, "timeout_s": 10, **settings})
 
-    def feed(self, number, payload, *, more, now_s=0.0, endpoint=HERE, **given):
+    def feed(self, number, payload, *, more, now_s=0.0, endpoint=HERE, sender="", **given):
         options = [block1(number, more=more), *given.pop("options", ())]
         message = request(payload=payload, options=options, **given)
-        return self.transfers.feed(endpoint, read_request(message), now_s)
+        return self.transfers.feed(endpoint, read_request(message), now_s, sender)
 
     def refused(self, *given, **more):
         with pytest.raises(RequestRefused) as error:
@@ -152,7 +152,7 @@ def test_body_that_is_too_large_gets_4_13_with_the_accepted_size(given):
 def test_bodies_of_others_are_other_bodies():
     body = Body(most=10)
     body.feed(0, BLOCK, more=True)
-    for more in ({"endpoint": THERE}, {"path": "t//d2"}, {"code": Code.POST}, {"query": ["a=1"]}):
+    for more in ({"endpoint": THERE}, {"sender": "d1"}, {"path": "t//d2"}, {"code": Code.POST}, {"query": ["a=1"]}):
         assert body.refused(1, b"x", more=False, **more).code == Code.REQUEST_ENTITY_INCOMPLETE
     assert body.refused(1, b"x", more=False, options=[(Option.REQUEST_TAG, b"1")]).code == Code.REQUEST_ENTITY_INCOMPLETE
     assert body.feed(1, b"x", more=False) == BLOCK + b"x"

@@ -12,7 +12,7 @@ NO_TRANSFER = "no-transfer"
 RETRY_AFTER_S = 10
 """Max-Age of the 5.03 for a client that cannot begin because too many transfers are under way."""
 
-_Key = tuple[Endpoint, int, tuple[str, ...], tuple[tuple[str, str], ...], int | None, bytes | None]
+_Key = tuple[Endpoint, str, int, tuple[str, ...], tuple[tuple[str, str], ...], int | None, bytes | None]
 
 
 @dataclass(slots=True)
@@ -32,11 +32,14 @@ class BlockTransfers:
         self._timeout_s = timeout_s
         self._open: dict[_Key, _Transfer] = {}
 
-    def feed(self, endpoint: Endpoint, request: Request, now_s: float) -> bytes | None:
-        """Return the whole body, `None` if blocks are to come. Raises `RequestRefused` (4.13 with Size1, 4.08, 4.00, 5.03)."""
+    def feed(self, endpoint: Endpoint, request: Request, now_s: float, sender: str = "") -> bytes | None:
+        """Return the whole body, `None` if blocks are to come. Raises `RequestRefused` (4.13 with Size1, 4.08, 4.00, 5.03).
+
+        `sender`: as in `Exchange`, so that no block without protection gets into a protected body.
+        """
         block, payload = request.block1, request.payload
         offset = block.number * block.size if block else 0
-        key = (endpoint, request.method, request.path, request.query, request.content_format, request.tag)
+        key = (endpoint, sender, request.method, request.path, request.query, request.content_format, request.tag)
         if max(offset + len(payload), request.size1 or 0) > self._max_bytes:
             self._forget(key)
             size1 = ((Option.SIZE1, uint(self._max_bytes)),)

@@ -11,9 +11,24 @@ EXCHANGE_LIFETIME_S = 247
 
 
 class Exchange:
-    """One request of `size` bytes. `cached`: answers a duplicate. `acknowledged`: the response must go separately."""
+    """One request of `size` bytes. `cached`: answers a duplicate. `acknowledged`: the response must go separately.
 
-    __slots__ = ("acknowledged", "born", "cached", "endpoint", "fingerprint", "kind", "mid", "replied", "size", "token")
+    `sender`: the device that has sent it, as DTLS or OSCORE proves; "" for a request without protection.
+    """
+
+    __slots__ = (
+        "acknowledged",
+        "born",
+        "cached",
+        "endpoint",
+        "fingerprint",
+        "kind",
+        "mid",
+        "replied",
+        "sender",
+        "size",
+        "token",
+    )
 
     def __init__(self, endpoint: Endpoint, message: CoapMessage, fingerprint: int, born: float, size: int = 0) -> None:
         self.endpoint = endpoint
@@ -23,6 +38,7 @@ class Exchange:
         self.fingerprint = fingerprint
         self.born = born
         self.size = size
+        self.sender = ""
         self.cached: bytes | None = None
         self.acknowledged = False
         self.replied = False

@@ -19,6 +19,7 @@ from fogline_edge.adapters.coap.paths import Paths
 from fogline_edge.adapters.coap.request_handler import CoapRequestHandler
 from fogline_edge.adapters.coap.wire import Endpoint
 from fogline_edge.adapters.port import CommandPort, Port
+from fogline_edge.credentials.credential_store import CredentialStore
 from fogline_edge.settings import CoapSettings
 
 _BUFFER_BYTES = 65_536  # more than the longest UDP datagram: one that fills the buffer was cut, and is dropped
@@ -76,14 +77,21 @@ class UdpSocket:
 class CoapListener:
     """Listens at the address of `settings`, puts requests into `port`, and responds after the commit.
 
-    Without `commands`, `hono-ttd`, Observe and `coap.devices` are ignored. Raises `Misconfigured` for an invalid path pattern.
+    Without `commands`, `hono-ttd`, Observe and `coap.devices` are ignored. A device in `credentials` needs protection.
+    Raises `Misconfigured` for an invalid path pattern.
     """
 
     def __init__(
-        self, port: Port, settings: CoapSettings, commands: CommandPort | None = None, budget: ByteBudget | None = None
+        self,
+        port: Port,
+        settings: CoapSettings,
+        commands: CommandPort | None = None,
+        budget: ByteBudget | None = None,
+        credentials: CredentialStore | None = None,
     ) -> None:
         self.counters = CoapCounters()
         self._budget = budget or ByteBudget()
+        self._credentials = credentials if credentials is not None else CredentialStore()
         self._port = port
         self._settings = settings
         self._commands = commands
@@ -108,7 +116,16 @@ class CoapListener:
             self._polls = CommandPolls(commands, self._port.tenant, settings.max_asks, messages=messages, counters=counters)
             self._observations = self._make_observations(commands, messages)
         handler = CoapRequestHandler(
-            self._port, settings, self._paths, messages, commands, self._polls, self._observations, counters, self._budget
+            self._port,
+            settings,
+            self._paths,
+            messages,
+            commands,
+            self._polls,
+            self._observations,
+            counters,
+            self._budget,
+            self._credentials,
         )
         self._socket.listen(lambda data, endpoint: messages.received(data, endpoint, handler.serve))
         if self._client is not None:

@@ -24,6 +24,7 @@ from fogline_edge.adapters.coap.paths import CommandPath, Paths, PathTarget, Res
 from fogline_edge.adapters.coap.requests import EMPTY, Request, read_request, seconds, status
 from fogline_edge.adapters.coap.wire import CoapMessage, CoapResponse, Code, Option, Options, RequestRefused, encode, uint
 from fogline_edge.adapters.port import CommandPort, Port
+from fogline_edge.credentials.credential_store import CredentialStore
 from fogline_edge.settings import CoapSettings
 
 MAX_LAST_BLOCKS = 256
@@ -52,6 +53,7 @@ class CoapRequestHandler:
     observations: Observations | None
     counters: CoapCounters
     budget: ByteBudget
+    credentials: CredentialStore
 
     def __post_init__(self) -> None:
         settings = self.settings
@@ -75,6 +77,7 @@ class CoapRequestHandler:
     def _take(self, message: CoapMessage, exchange: Exchange) -> None:
         request = read_request(message)
         target = self.paths.resolve(request.path)
+        self._check_sender(target.device, exchange.sender)
         _check_method(request, target)
         if request.block2 is not None and request.block2.number:
             raise RequestRefused(Code.BAD_REQUEST, "bad-block", "no response of this server has more than one block")
@@ -84,7 +87,7 @@ class CoapRequestHandler:
         block = request.block1
         case = _Case(message, exchange, request, ((Option.BLOCK1, block.encode()),) if block else ())
         try:
-            body = self._transfers.feed(exchange.endpoint, request, self._loop.time())
+            body = self._transfers.feed(exchange.endpoint, request, self._loop.time(), exchange.sender)
         except RequestRefused as error:
             if error.reason != NO_TRANSFER or not self._last_blocks.knows(message, exchange):
                 raise
@@ -97,6 +100,14 @@ class CoapRequestHandler:
             self._answer(target, case, body)
         else:
             self._store(target, case, body)
+
+    def _check_sender(self, device: str, sender: str) -> None:
+        """Raise `RequestRefused` if a device speaks for another one, or if protection is missing."""
+        if sender and sender != device:
+            raise RequestRefused(Code.FORBIDDEN, "other-device", f"the key of device {sender} does not speak for {device}")
+        if not sender and self.credentials.is_protected(device):
+            why = f"device {device} has a key (fogline device credentials list): without protection nobody speaks for it"
+            raise RequestRefused(Code.UNAUTHORIZED, "unprotected", why)
 
     def _observe(self, target: CommandPath, request: Request, exchange: Exchange) -> None:
         if self.observations is None:
