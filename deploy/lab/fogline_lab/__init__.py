@@ -17,6 +17,7 @@
 `flow_table`: a table of the flow, with made commits
 `gateway`: gateways, whole or in parts
 `http_line`: a line that loses answers of an object store
+`intermediary`: a router's stand-in and a real Artemis, between gateways and bridges
 `kafka_broker`: a Kafka broker on loopback
 `kafka_cluster`: three Kafka brokers on loopback
 `kafka_line`: a line that loses the end of Kafka transactions
