@@ -307,7 +307,7 @@ class CloudSettings(_Strict, frozen=True, kw_only=True):
     """Any librdkafka setting. `bootstrap.servers` is required, except on machines for operators or the authority only. Files
     are relative to the settings file. `KEY_file` names a file with the value of KEY (docs/kafka-security.md)."""
     shards: Annotated[int, Meta(ge=1, le=1024)] = 8
-    """Number of shards, which is the number of partitions of each raw topic. It cannot change after the topics are created."""
+    """Number of shards, which is the number of partitions of each raw topic. `fogline topics reshard` raises it."""
     bridge: BridgeSettings = msgspec.field(default_factory=BridgeSettings)
     commands: CommandPolicySettings = msgspec.field(default_factory=CommandPolicySettings)
     devices: DeviceSettings = msgspec.field(default_factory=DeviceSettings)

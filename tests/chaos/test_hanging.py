@@ -13,7 +13,7 @@ from fogline.events.event import Lane
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.committed_records import read_committed
 from fogline_cloud.kafka.records import record_of
-from fogline_cloud.shard.checkpoint import ShardOwner, StreamState, stream_entry
+from fogline_cloud.shard.checkpoint import Layout, ShardOwner, StreamState, stream_entry
 from fogline_cloud.shard.hanging_transactions import find_hanging
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.shard_writer import ShardWriter
@@ -39,7 +39,7 @@ def impatient(monkeypatch):
 
 
 def taken(clients, tenant):
-    writer = ShardWriter(clients, ShardProducer(clients, tenant, 0))
+    writer = ShardWriter(clients, ShardProducer(clients, tenant, 0), Layout(1))
     return writer, writer.take(OWNER)
 
 

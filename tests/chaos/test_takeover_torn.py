@@ -16,7 +16,7 @@ from chaos.zombie import produce, stream_of
 from fogline.amqp.outcome import ACCEPTED
 from fogline.events.codec import Batch
 from fogline_cloud.settings import BridgeSettings
-from fogline_cloud.shard.checkpoint import ShardOwner
+from fogline_cloud.shard.checkpoint import Layout, ShardOwner
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.shard import Shard, ShardListeners
 from fogline_cloud.shard.shard_writer import ShardWriter
@@ -44,7 +44,7 @@ async def test_takeover_from_20_zombies_each_stopped_within_a_transaction(kafka,
     clients = await asyncio.to_thread(provided, kafka.bootstrap, tenant, ZOMBIES)
     script = str(Path(__file__).with_name("zombie.py"))
     zombie = ChildProcess("zombie", [sys.executable, script, kafka.bootstrap, tenant, str(ZOMBIES)], folder / "zombie.log")
-    writers = [ShardWriter(clients, ShardProducer(clients, tenant, shard)) for shard in range(ZOMBIES)]
+    writers = [ShardWriter(clients, ShardProducer(clients, tenant, shard), Layout(ZOMBIES)) for shard in range(ZOMBIES)]
 
     def take_and_commit(shard):
         recovered = writers[shard].take(ShardOwner("heir", "127.0.0.1:1"))
@@ -91,7 +91,7 @@ class Owned:
         self._changes = queue.SimpleQueue()
 
         def make_writer():
-            return writer(self.clients, producer(self.clients, tenant, 0))
+            return writer(self.clients, producer(self.clients, tenant, 0), Layout(1))
 
         self.shard = Shard(0, make_writer, BridgeSettings(transaction_ms=5), ShardListeners(self._changed))
 

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fogline.errors import Unreachable
 from fogline.events.codec import read_batch
 from fogline_cloud.kafka.clients import KafkaClients
-from fogline_cloud.shard.checkpoint import ShardOwner
+from fogline_cloud.shard.checkpoint import Layout, ShardOwner
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.shard_writer import ShardWriter
 from fogline_lab.events import make_batch
@@ -60,7 +60,7 @@ def go_on(writer: ShardWriter, tenant: str, shard: int) -> str:
 def main(bootstrap: str, tenant: str, count: int) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})
     clients = KafkaClients({"bootstrap.servers": bootstrap})
-    writers = [ShardWriter(clients, ShardProducer(clients, tenant, shard)) for shard in range(count)]
+    writers = [ShardWriter(clients, ShardProducer(clients, tenant, shard), Layout(count)) for shard in range(count)]
     with ThreadPoolExecutor(count) as pool:
         list(pool.map(begin, writers, [tenant] * count, range(count)))
         print(json.dumps({"open": count}), flush=True)

@@ -13,6 +13,7 @@ from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.committed_records import read_committed
 from fogline_cloud.settings import BridgeSettings, CloudSettings
+from fogline_cloud.shard.checkpoint import Layout
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.shard import Shard, ShardListeners
 from fogline_cloud.shard.shard_writer import ShardWriter
@@ -73,7 +74,7 @@ def landed(kafka):
     ready = queue.SimpleQueue()
     shard = Shard(
         0,
-        lambda: ShardWriter(clients, ShardProducer(clients, tenant, 0)),
+        lambda: ShardWriter(clients, ShardProducer(clients, tenant, 0), Layout(1)),
         BridgeSettings(),
         ShardListeners(lambda each: ready.put(each.ready)),
     )

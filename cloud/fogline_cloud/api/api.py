@@ -32,6 +32,7 @@ from fogline_cloud.api.requests import as_json
 from fogline_cloud.commands.client.operator_security import password_security
 from fogline_cloud.commands.record import CommandRecord, decode_record
 from fogline_cloud.devices.device_table import DeviceTable
+from fogline_cloud.devices.record import is_elsewhere
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.committed_records import CommittedRecord
@@ -85,7 +86,6 @@ class Api:
         shards, tenant = range(settings.shards), settings.tenant
         partitions = {(topics.commands(tenant), shard): True for shard in shards}
         partitions |= {(topics.devices(tenant), shard): True for shard in shards}
-        partitions |= {(topics.canonical(tenant), shard): False for shard in shards}
         on_loop = partial(partial, call_soon, self._loop)
         return ApiContext(
             tenant=tenant,
@@ -108,7 +108,7 @@ class Api:
         if (found := existing[topics.commands(tenant)]) != settings.shards:
             raise Misconfigured(f"shards = {settings.shards}, but topic {topics.commands(tenant)} has {found} partitions")
         readings = topics.canonical(tenant)
-        self.context.tail.read_too([(readings, number) for number in range(settings.shards, existing[readings])])
+        self.context.tail.read_too([(readings, number) for number in range(existing[readings])])
         bound = await self._server.start(*split_endpoint(settings.api.listen, "api.listen"))
         if settings.api.metrics is not None:
             self._metrics = MetricsServer(settings.api.metrics, "api.metrics", self._read, lambda: self.context.tail.behind)
@@ -166,7 +166,8 @@ class Api:
                     device = msgspec.json.decode(each.value, type=_Device).device
                     self.context.feed.put("reading", device, "", each.value.replace(b"\n", b" "))
                 elif each.topic == devices:
-                    self.context.devices.apply_or_log(each.key, each.value)
+                    if not is_elsewhere(each.key, each.partition, self._settings.shards):
+                        self.context.devices.apply_or_log(each.key, each.value)
                 elif each.value:
                     self.context.commands.put(decode_record(each.value))
             except Exception as error:  # noqa: BLE001 - one record must not cost those behind it

@@ -53,6 +53,7 @@ from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.consumer_thread import stuck_consumers
 from fogline_cloud.settings import BridgeSettings, CloudSettings, CommandPolicySettings, DeviceSettings
+from fogline_cloud.shard.checkpoint import Layout
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.shard import Shard, ShardListeners
 from fogline_cloud.shard.shard_writer import ShardWriter
@@ -75,6 +76,8 @@ class Bridge:
         self.shards = ShardTable(settings.shards)
         self.gateways = ConnectedGateways()
         self.fleet = FleetStatistics()
+        self.outdated: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Done, with the reason, once the number of shards has changed: this process must end."""
         self.listener: Listener | None = None
         self.metrics_address = ""
         self.websocket_address: tuple[str, int] | None = None
@@ -278,6 +281,7 @@ class Bridge:
                 partial(call_soon, self._loop, self._on_changed),
                 self._table.learn,
                 partial(call_soon, self._loop, self.fleet.recall, shard_number),
+                partial(call_soon, self._loop, _set, self.outdated),
             ),
             routes=self._routes,
             issued=self._ids.issued,
@@ -287,7 +291,8 @@ class Bridge:
         shard.start()
 
     def _make_writer(self, shard_number: int) -> ShardWriter:
-        return ShardWriter(self._clients, ShardProducer(self._clients, self._settings.tenant, shard_number))
+        producer = ShardProducer(self._clients, self._settings.tenant, shard_number)
+        return ShardWriter(self._clients, producer, Layout(self._settings.shards))
 
     def _lose(self, shard_number: int) -> None:
         if (shard := self.shards.owned.pop(shard_number, None)) is not None:
@@ -297,6 +302,11 @@ class Bridge:
     def _on_changed(self, shard: Shard) -> None:
         if not shard.ready and self.shards.owned.get(shard.number) is shard:
             self.gateways.close_shard(shard.number, f"shard {shard.number}: {shard.why_not}")
+
+
+def _set(outdated: "asyncio.Future[str]", why: str) -> None:
+    if not outdated.done():
+        outdated.set_result(why)
 
 
 def _access(settings: BridgeSettings) -> ReadAgain[Permissions] | None:
@@ -353,7 +363,10 @@ async def _run(bridge: Bridge, on_ready: Callable[[str, int], None]) -> None:
     on_ready(host, port)
     try:
         async with watched(bridge.answers, bridge.problem):
+            bridge.outdated.add_done_callback(lambda _: stop.set())
             await stop.wait()
+        if bridge.outdated.done():
+            raise Misconfigured(f"{bridge.outdated.result()}; set `shards` to that, and start the bridge again")
         _log.info("stopping")
     finally:
         await bridge.close()

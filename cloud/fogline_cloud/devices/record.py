@@ -13,13 +13,14 @@ The partition is the shard of the name that the record is about, so each key has
 device that speaks AMQP itself has no gateway; its `{gateway}` is empty, and the partition is the device's shard.
 """
 
+import contextlib
 import sys
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Raw
 
-from fogline.address import is_identifier
+from fogline.address import is_identifier, shard_of
 from fogline.documents.json_document import read_document
 from fogline.errors import Poison
 from fogline.events.device_report import DeviceDescription
@@ -94,6 +95,11 @@ class DeviceKey(msgspec.Struct, frozen=True):
         parts = (self.kind, self.device, self.gateway) if self.kind in _OF_GATEWAY else (self.kind, self.device)
         return "/".join(parts).encode()
 
+    @property
+    def about(self) -> str:
+        """The name that the record is about, to whose shard it belongs."""
+        return self.gateway or self.device
+
 
 def device_key(device: str) -> DeviceKey:
     """Return the key of a device's own record."""
@@ -115,6 +121,13 @@ def read_key(key: bytes) -> DeviceKey:
         ):
             return DeviceKey(sys.intern(kind), sys.intern(device), sys.intern(gateway))
     raise Poison("malformed", f"{ascii(key)[:100]} is not the key of a device")
+
+
+def is_elsewhere(key: bytes, partition: int, shards: int) -> bool:
+    """Return True if a record, or what deletes it, is in the partition of a shard to which it belonged formerly."""
+    with contextlib.suppress(Poison):
+        return shard_of(read_key(key).about, shards) != partition
+    return False
 
 
 def encode_device(record: DeviceRecord) -> bytes:

@@ -15,11 +15,12 @@ READER_GROUP = "fogline-reader"
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """One topic to create. `config` holds Kafka topic settings."""
+    """One topic to create. `config` holds Kafka topic settings. `by_shard`: its partitions are the shards."""
 
     name: str
     partitions: int
     config: dict[str, str]
+    by_shard: bool = False
 
 
 def _named(prefix: str) -> Callable[[str], str]:
@@ -106,16 +107,16 @@ def all_topics(tenant: str, shards: int, *, kafka_commands: bool = False) -> lis
     long = {"cleanup.policy": "delete", "retention.ms": str(30 * _DAY_MS)}
     compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "segment.ms": str(_DAY_MS)}
     return [
-        *(Topic(name, shards, raw) for name in raw_topics(tenant)),
+        *(Topic(name, shards, raw, by_shard=True) for name in raw_topics(tenant)),
         *([Topic(command(tenant), shards, raw)] if kafka_commands else []),
         Topic(canonical(tenant), shards, kept),
         Topic(slow(tenant), shards, long),
         Topic(dead(tenant), shards, long),
         Topic(fleet(tenant), shards, kept),
-        Topic(commands(tenant), shards, {**compacted, "cleanup.policy": "compact,delete", "retention.ms": str(30 * _DAY_MS)}),
-        Topic(audit(tenant), shards, {"cleanup.policy": "delete", "retention.ms": str(365 * _DAY_MS)}),
-        Topic(checkpoint(tenant), shards, compacted),
-        Topic(devices(tenant), shards, compacted),
+        Topic(commands(tenant), shards, {**compacted, **long, "cleanup.policy": "compact,delete"}, by_shard=True),
+        Topic(audit(tenant), shards, {**long, "retention.ms": str(365 * _DAY_MS)}, by_shard=True),
+        Topic(checkpoint(tenant), shards, compacted, by_shard=True),
+        Topic(devices(tenant), shards, compacted, by_shard=True),
         Topic(crl(tenant), 1, compacted),
     ]
 

@@ -5,7 +5,7 @@ that it describes, so that a fenced bridge cannot write one.
 
 | key | value |
 |---|---|
-| `layout` (partition 0) | the shard count with which the topics were created |
+| `layout` (partition 0) | `Layout`: the number of shards |
 | `command-key` (partition 0) | the secret key for command ids |
 | `audit` | `AuditLink`: the end of the chain of audit records |
 | `owner` | the bridge that took the shard last, and its address |
@@ -36,10 +36,11 @@ ROUTE = b"route/"
 _log = logging.getLogger("fogline.shard")
 
 
-class Layout(msgspec.Struct, frozen=True):
-    """The shard count with which the topics were created."""
+class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The number of shards. `former`: the number before, until what belongs to other shards now has moved (`reshard`)."""
 
     shards: int
+    former: int = 0
 
 
 class CommandKey(msgspec.Struct, frozen=True):
@@ -124,6 +125,11 @@ def stream_entry(state: StreamState) -> Entry:
 
 def _stream_key(gateway: str, stream: str) -> bytes:
     return _STREAM + f"{gateway}/{stream}".encode()
+
+
+def gateway_of(key: bytes, _: bytes) -> str:
+    """Return the gateway whose shard an entry belongs to, "" for an entry that belongs to its partition."""
+    return key[len(_STREAM) :].split(b"/")[0].decode("utf-8", "replace") if key.startswith(_STREAM) else ""
 
 
 def route_entry(device: str, route: RouteEntry) -> Entry:

@@ -15,7 +15,7 @@ from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.committed_records import READ_LIMIT_S, read_committed
 from fogline_cloud.kafka.records import StreamPosition, position_of
 from fogline_cloud.shard.admission import StreamKey, StreamState
-from fogline_cloud.shard.checkpoint import CheckpointChanges, RouteEntry, ShardCheckpoint, read_entries
+from fogline_cloud.shard.checkpoint import CheckpointChanges, Layout, RouteEntry, ShardCheckpoint, read_entries
 
 _log = logging.getLogger("fogline.shard")
 
@@ -39,7 +39,8 @@ def read_commands(clients: KafkaClients, tenant: str, shard: int) -> list[Comman
     """
     newest: dict[bytes, CommandRecord] = {}
     for stored in read_committed(clients, {(topics.commands(tenant), shard): None}):
-        if not stored.value:  # a tombstone
+        if not stored.value:  # it has moved to another shard, or the key means nothing
+            newest.pop(stored.key, None)
             continue
         try:
             newest[stored.key] = decode_record(stored.value)
@@ -63,6 +64,11 @@ def read_checkpoint(clients: KafkaClients, tenant: str, shard: int, *, stable: b
     """Return the checkpoint of one shard. `stable` is passed to `read_committed`."""
     stored = read_committed(clients, {(topics.checkpoint(tenant), shard): None}, stable=stable)
     return read_entries((record.key, record.value) for record in stored)
+
+
+def read_layout(clients: KafkaClients, tenant: str) -> Layout | None:
+    """Return the number of shards, as far as it is committed before the first open transaction of shard 0."""
+    return read_checkpoint(clients, tenant, 0, stable=True).layout
 
 
 def recover(clients: KafkaClients, tenant: str, shard: int, on_record: Callable[[], None] = lambda: None) -> Recovered:

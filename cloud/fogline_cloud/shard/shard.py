@@ -26,7 +26,7 @@ from fogline_cloud.shard.group_commit import GroupCommit
 from fogline_cloud.shard.inbox import MarksQuery, ShardInbox, Stop
 from fogline_cloud.shard.owned_shard import OwnedShard, ShardCounters, ShardWork
 from fogline_cloud.shard.pace import Pace
-from fogline_cloud.shard.shard_writer import ShardWriter
+from fogline_cloud.shard.shard_writer import LayoutChanged, ShardWriter
 from fogline_cloud.shard.sightings import Sightings
 
 RETAKE_S = 2.0
@@ -41,12 +41,13 @@ class ShardListeners:
 
     `on_change`: `ready` or `why_not` has changed. `on_commands`: the command records of a shard that is taken, and those of
     replies after their commit. `on_gateways`: when the shard is taken, the time of each gateway's last commit in milliseconds
-    since 1970.
+    since 1970. `on_layout`: the number of shards was changed, so that the shard has ended for good.
     """
 
     on_change: Callable[["Shard"], None]
     on_commands: Callable[[Sequence[CommandRecord]], None] = lambda _: None
     on_gateways: Callable[[dict[str, int]], None] = lambda _: None
+    on_layout: Callable[[str], None] = lambda _: None
 
 
 class Shard:
@@ -184,7 +185,10 @@ class Shard:
         self._discard()
         self._set_ready(ready=False, why=why)
         _log.warning("shard %d has to be taken again: %s", self.number, why)
-        if isinstance(error, Misconfigured):
+        if isinstance(error, LayoutChanged):
+            self._stopping.set()
+            self._listeners.on_layout(why)
+        elif isinstance(error, Misconfigured):
             _log.error("shard %d stays closed until this is corrected: %s", self.number, why)
         self._stopping.wait(RETAKE_S * 15 if isinstance(error, Misconfigured) else RETAKE_S)
 

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
-from fogline.errors import FoglineError, Poison, Unreachable
+from fogline.errors import FoglineError, Misconfigured, Poison, Unreachable
 from fogline.events.bridge_notice import notice_event
 from fogline.events.codec import Batch, Range, event_of
 from fogline.events.event import Event
@@ -19,10 +19,10 @@ from fogline_cloud.devices.record import DeviceKey
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.records import Headers, record_of, record_of_object
-from fogline_cloud.shard.checkpoint import Entry, RouteEntry, ShardOwner, entry_of, route_entry
+from fogline_cloud.shard.checkpoint import Entry, Layout, RouteEntry, ShardOwner, entry_of, route_entry
 from fogline_cloud.shard.hanging_transactions import find_hanging
 from fogline_cloud.shard.producer import ShardProducer
-from fogline_cloud.shard.recovery import Recovered, recover
+from fogline_cloud.shard.recovery import Recovered, read_layout, recover
 
 _NOTICE = "Kafka left a transaction open; this record's transaction has taken it in"
 _NOTHING = b"-"  # the key of a tombstone that deletes nothing, because no command or device has this name
@@ -32,21 +32,34 @@ _NO_HEADERS: Mapping[int, Headers] = {}
 _log = logging.getLogger("fogline.shard")
 
 
+class LayoutChanged(Misconfigured):
+    """The number of shards was changed. A process that knows the former one must end: it would serve gateways of others."""
+
+
 class ShardWriter:
     """Writes with `producer`, which the caller commits and destroys. `take` comes first.
 
-    `audit_end`: the end of the chain of audit records.
+    `layout`: the number of shards by which this process knows what belongs to the shard. `audit_end`: the end of the chain of
+    audit records.
     """
 
-    def __init__(self, clients: KafkaClients, producer: ShardProducer) -> None:
+    def __init__(self, clients: KafkaClients, producer: ShardProducer, layout: Layout) -> None:
         self.producer = producer
+        self.layout = layout
         self.tenant = producer.tenant
         self.audit_end = AuditLink()
         self._clients = clients
 
     def take(self, owner: ShardOwner) -> Recovered:
-        """Take the shard: fence the former owner, read the committed state, and write the new owner's entry."""
+        """Take the shard: fence the former owner, read the committed state, and write the new owner's entry.
+
+        Raises `LayoutChanged` if the tenant has another number of shards. This is looked at after the fence, because whoever
+        changes the number writes it before he fences (docs/decisions/0067).
+        """
         self.producer.fence()
+        found = read_layout(self._clients, self.tenant) or self.layout
+        if found != self.layout:
+            raise LayoutChanged(f"this process knows {self.layout.shards} shards, and {self.tenant} has {found.shards} now")
         self._commit_hanging(owner)
         recovered = recover(self._clients, self.tenant, self.producer.shard)
         self.audit_end = recovered.audit_end

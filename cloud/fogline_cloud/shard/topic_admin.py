@@ -1,6 +1,7 @@
 """Creates a tenant's Kafka topics, and checks them."""
 
 import time
+from collections.abc import Mapping
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
@@ -12,7 +13,9 @@ from fogline_cloud.settings import CloudSettings
 from fogline_cloud.shard.checkpoint import Layout, entry_of
 from fogline_cloud.shard.recovery import read_checkpoint
 
-_VISIBLE_S = 20.0
+_LISTED_S = 20.0
+LAYOUT_ID = "layout"
+"""The purpose of the producer that writes the layout (see `topics.transactional_id`)."""
 
 
 def create_topics(clients: KafkaClients, settings: CloudSettings, replication: int) -> list[str]:
@@ -32,7 +35,7 @@ def create_topics(clients: KafkaClients, settings: CloudSettings, replication: i
                 future.result(60)
             except KafkaException as error:
                 raise Misconfigured(f"topic {name} cannot be created: {readable(error)}") from None
-        _wait_until_visible(clients, names)
+        wait_until_listed(clients, {topic.name: topic.partitions for topic in missing})
     if layout is None:
         _write_layout(clients, settings)
     return names
@@ -42,16 +45,20 @@ def _topics(settings: CloudSettings) -> list[topics.Topic]:
     return topics.all_topics(settings.tenant, settings.shards, kafka_commands=settings.commands.kafka)
 
 
-def _wait_until_visible(clients: KafkaClients, names: list[str]) -> None:
-    deadline = time.monotonic() + _VISIBLE_S
-    while set(names) - clients.topics().keys():
+def wait_until_listed(clients: KafkaClients, partitions: Mapping[str, int]) -> None:
+    """Wait until Kafka lists these topics with at least these partitions. Raises `Misconfigured`."""
+    deadline = time.monotonic() + _LISTED_S
+    while True:
+        listed = clients.topics()
+        if all(listed.get(name, 0) >= count for name, count in partitions.items()):
+            return
         if time.monotonic() > deadline:
-            raise Misconfigured(f"the topics were created, but Kafka does not list them after {_VISIBLE_S:.0f} s")
+            raise Misconfigured(f"the topics were created, but Kafka does not list them after {_LISTED_S:.0f} s")
         time.sleep(0.05)
 
 
 def _write_layout(clients: KafkaClients, settings: CloudSettings) -> None:
-    producer = clients.producer(topics.transactional_id(settings.tenant, "layout"))
+    producer = clients.producer(topics.transactional_id(settings.tenant, LAYOUT_ID))
     key, value = entry_of(Layout(settings.shards))
     with mapped("writing the layout"):
         producer.init_transactions(30)
@@ -76,20 +83,22 @@ def check_topics(clients: KafkaClients, settings: CloudSettings) -> list[str]:
 
 def _partition_problems(existing: dict[str, int], settings: CloudSettings, layout: Layout | None) -> list[str]:
     """Return what is wrong with the partitions. A topic that got more of them later keeps its shards: the layout counts."""
+    if layout is not None and layout.former:
+        return [f"the change from {layout.former} to {layout.shards} shards has not ended: run: fogline topics reshard"]
     shards = existing.get(topics.telemetry(settings.tenant), settings.shards) if layout is None else layout.shards
     if shards != settings.shards:
         return [_changed(settings, shards)]
     return [
         f"topic {topic.name} has {found} partitions, but needs {topic.partitions}"
         for topic in _topics(settings)
-        if (found := existing.get(topic.name, topic.partitions)) < topic.partitions
+        if ((found := existing.get(topic.name, topic.partitions)) < topic.partitions and topic.by_shard)
         or (layout is None and found != topic.partitions)
     ]
 
 
 def _changed(settings: CloudSettings, shards: int) -> str:
-    what = f"shards = {settings.shards}, but the topics of {settings.tenant} were created with {shards}"
-    return f"{what}: the count is fixed; set shards = {shards}"
+    what = f"shards = {settings.shards}, but the topics of {settings.tenant} have {shards}"
+    return f"{what}; set shards = {shards}" + (", or run: fogline topics reshard" if settings.shards > shards else "")
 
 
 def check_replication(clients: KafkaClients, settings: CloudSettings) -> list[str]:

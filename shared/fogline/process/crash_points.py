@@ -12,7 +12,7 @@ STOP_VARIABLE = "FOGLINE_STOP_AT"
 
 
 class CrashPoint(StrEnum):
-    """All crash points: of the outbox, the uplink, commands at the gateway, a shard, and direct commands at the bridge."""
+    """All crash points: of the outbox, the uplink, commands at the gateway, a shard, direct commands, and more shards."""
 
     BEFORE_COMMIT = "before_commit"
     AFTER_COMMIT_BEFORE_ACK = "after_commit_before_ack"
@@ -31,6 +31,10 @@ class CrashPoint(StrEnum):
     BEFORE_PRODUCE = "before_produce"
     IN_TRANSACTION = "in_transaction"
     AFTER_COMMIT_BEFORE_SETTLING = "after_commit_before_settling"
+    BEFORE_LAYOUT = "before_layout"
+    AFTER_LAYOUT = "after_layout"
+    AFTER_FORMER_SHARD_TAKEN = "after_former_shard_taken"
+    AFTER_MOVE = "after_move"
     BEFORE_COMMAND_SENT = "before_command_sent"
     BEFORE_COMMAND_END_COMMIT = "before_command_end_commit"
     BEFORE_COMMAND_SETTLED = "before_command_settled"

@@ -11,6 +11,7 @@ from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.committed_records import read_committed
 from fogline_cloud.kafka.records import StreamPosition, position_of
 from fogline_cloud.settings import BridgeSettings, CloudSettings
+from fogline_cloud.shard.checkpoint import Layout
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.recovery import read_checkpoint
 from fogline_cloud.shard.shard import Shard, ShardListeners
@@ -51,7 +52,7 @@ class Bench:
 
     def writer(self, kind: type[ShardWriter] = ShardWriter, producer: type[ShardProducer] = ShardProducer) -> ShardWriter:
         """A new writer of the shard."""
-        return kind(self.clients, producer(self.clients, self.tenant, 0))
+        return kind(self.clients, producer(self.clients, self.tenant, 0), Layout(1))
 
     def positions(self, lane: Lane = Lane.TELEMETRY) -> list[StreamPosition]:
         """The stream positions of the committed records of a lane, in order."""

@@ -33,7 +33,7 @@ def test_the_shards_that_the_topics_were_created_with_are_named_whatever_partiti
     """With as many shards as there are partitions now, gateways would move to shards that do not know their streams."""
     more = msgspec.structs.replace(grown.settings, shards=2)
     (problem,) = check_topics(grown.clients, more)
-    assert problem.endswith("were created with 1: the count is fixed; set shards = 1")
+    assert problem.endswith("have 1; set shards = 1, or run: fogline topics reshard")
     with pytest.raises(Misconfigured, match="set shards = 1"):
         create_topics(grown.clients, more, 1)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from fogline_cloud.devices.device_table import DeviceEntry, DeviceTable
-from fogline_cloud.devices.record import device_key
+from fogline_cloud.devices.record import device_key, is_elsewhere
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.committed_records import CommittedRecord
@@ -29,11 +29,14 @@ class DeviceFeed(RecordTail):
     ) -> None:
         super().__init__(clients, {(topics.devices(tenant), shard): True for shard in range(shards)}, self._take)
         self._table = table
+        self._shards = shards
         self._on_change = on_change
         self._on_forgotten = on_forgotten
 
     def _take(self, records: list[CommittedRecord]) -> None:
         for each in records:
+            if is_elsewhere(each.key, each.partition, self._shards):
+                continue
             name = self._table.apply_or_log(each.key, each.value)
             if not name or not self.loaded:
                 continue

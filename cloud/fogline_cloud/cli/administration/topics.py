@@ -1,4 +1,4 @@
-"""`fogline topics`: create and check the tenant's topics, and Kafka's ACLs for them."""
+"""`fogline topics`: create and check the tenant's topics, and Kafka's ACLs for them; raise the number of shards."""
 
 import argparse
 import json
@@ -10,14 +10,16 @@ from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.kafka import acl_admin
 from fogline_cloud.kafka import rights as kafka_rights
 from fogline_cloud.kafka.clients import KafkaClients
-from fogline_cloud.settings import load
+from fogline_cloud.settings import CloudSettings, load
 from fogline_cloud.shard import topic_admin
+from fogline_cloud.shard.reshard import reshard
 
 EXAMPLE = """\
 examples:
   fogline topics create --replication 3
   fogline topics create --acls bridge=User:bridge flow=User:flow operator=User:alice
   fogline topics check --acls bridge=User:bridge flow=User:flow operator=User:alice
+  fogline topics reshard     # after `shards` was raised in the settings of all processes; then start them again
 """
 
 
@@ -29,7 +31,9 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     create.add_argument("--replication", type=int, default=1, help="copies of each partition (default: 1)")
     check = add_command(commands, "check", run_check, "print the problems", **raw)
     add_watch(check)
-    for each, what in ((create, "also create"), (check, "also check")):
+    about = "raise the number of shards to `shards` of the settings, and move what belongs to other shards then"
+    grow = add_command(commands, "reshard", run_reshard, about, **raw)
+    for each, what in ((create, "also create"), (check, "also check"), (grow, "first create")):
         about = f"{what} the ACLs for the Kafka principals of the bridge, the flow and operators"
         each.add_argument("--acls", nargs="+", metavar="ROLE=PRINCIPAL", help=about)
 
@@ -40,9 +44,7 @@ def run_create(arguments: argparse.Namespace) -> int:
     clients = KafkaClients(settings.kafka)
     rights: list[kafka_rights.Right] = []
     if arguments.acls is not None:
-        principals = kafka_rights.read_principals(arguments.acls)
-        rights = kafka_rights.rights(settings.tenant, settings.shards, principals)
-        acl_admin.create_acls(clients, rights)
+        rights = _create_acls(clients, settings, arguments.acls)
     created = topic_admin.create_topics(clients, settings, arguments.replication)
     if arguments.json:
         show(json.dumps({"created": created, "shards": settings.shards, "acls": [str(each) for each in rights]}))
@@ -51,6 +53,28 @@ def run_create(arguments: argparse.Namespace) -> int:
     if rights:
         show(f"Kafka has the {len(rights)} ACLs")
     return 0
+
+
+def run_reshard(arguments: argparse.Namespace) -> int:
+    """Raise the number of shards. A command that was killed goes on where it ended."""
+    settings = load(arguments.config)
+    if arguments.acls is not None:
+        _create_acls(KafkaClients(settings.kafka), settings, arguments.acls)
+    done = reshard(settings)
+    if arguments.json:
+        show(json.dumps({"former": done.former, "shards": done.shards, "moved": dict(done.moved)}))
+    elif done.former == done.shards:
+        show(f"{settings.tenant} has {done.shards} shards already")
+    else:
+        moved = ", ".join(f"{count} of {topic}" for topic, count in sorted(done.moved.items()))
+        show(f"{settings.tenant} has {done.shards} shards, and had {done.former}; records that moved: {moved}")
+    return 0
+
+
+def _create_acls(clients: KafkaClients, settings: CloudSettings, texts: list[str]) -> list[kafka_rights.Right]:
+    rights = kafka_rights.rights(settings.tenant, settings.shards, kafka_rights.read_principals(texts))
+    acl_admin.create_acls(clients, rights)
+    return rights
 
 
 def run_check(arguments: argparse.Namespace) -> int:
