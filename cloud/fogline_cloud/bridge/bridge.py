@@ -86,7 +86,8 @@ class Bridge:
         self._clients = KafkaClients(settings.kafka)
         self._loop = asyncio.get_running_loop()
         self._routes = Routes()
-        self._route_feed = route_feed(self._clients, settings.tenant, settings.shards, self._routes)
+        self._on_layout = partial(call_soon, self._loop, _set, self.outdated)
+        self._route_feed = route_feed(self._clients, settings.tenant, settings.shards, self._routes, self._on_layout)
         self._signer = _signer(settings.commands)
         self._table = CommandTable(self.shards, CommandSender(self.gateways, self._signer), settings.commands.grace_s)
         self._ids: CommandIds | None = None
@@ -281,7 +282,7 @@ class Bridge:
                 partial(call_soon, self._loop, self._on_changed),
                 self._table.learn,
                 partial(call_soon, self._loop, self.fleet.recall, shard_number),
-                partial(call_soon, self._loop, _set, self.outdated),
+                self._on_layout,
             ),
             routes=self._routes,
             issued=self._ids.issued,
@@ -366,7 +367,7 @@ async def _run(bridge: Bridge, on_ready: Callable[[str, int], None]) -> None:
             bridge.outdated.add_done_callback(lambda _: stop.set())
             await stop.wait()
         if bridge.outdated.done():
-            raise Misconfigured(f"{bridge.outdated.result()}; set `shards` to that, and start the bridge again")
+            raise Misconfigured(bridge.outdated.result())
         _log.info("stopping")
     finally:
         await bridge.close()

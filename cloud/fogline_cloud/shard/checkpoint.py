@@ -21,6 +21,7 @@ from typing import Annotated
 
 import msgspec
 
+from fogline.errors import Misconfigured
 from fogline_cloud.audit.chain import AuditLink
 from fogline_cloud.commands.command_id import KEY_BYTES
 from fogline_cloud.shard.admission import StreamKey, StreamState
@@ -41,6 +42,14 @@ class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
 
     shards: int
     former: int = 0
+
+
+class LayoutChanged(Misconfigured):
+    """The number of shards was changed. A process that knows the former one must end: it would serve gateways of others."""
+
+    def __init__(self, found: Layout) -> None:
+        unfinished = ", once the change has ended" if found.former else ""
+        super().__init__(f"the number of shards is {found.shards} now; set `shards` to that, and start again{unfinished}")
 
 
 class CommandKey(msgspec.Struct, frozen=True):

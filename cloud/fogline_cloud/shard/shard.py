@@ -20,13 +20,13 @@ from fogline_cloud.commands.routes import Routes
 from fogline_cloud.devices.device_table import DeviceTable
 from fogline_cloud.settings import BridgeSettings, DeviceSettings
 from fogline_cloud.shard.admission import Admission, StreamState
-from fogline_cloud.shard.checkpoint import ShardOwner
+from fogline_cloud.shard.checkpoint import LayoutChanged, ShardOwner
 from fogline_cloud.shard.foreign_devices import MaySpeakFor
 from fogline_cloud.shard.group_commit import GroupCommit
 from fogline_cloud.shard.inbox import MarksQuery, ShardInbox, Stop
 from fogline_cloud.shard.owned_shard import OwnedShard, ShardCounters, ShardWork
 from fogline_cloud.shard.pace import Pace
-from fogline_cloud.shard.shard_writer import LayoutChanged, ShardWriter
+from fogline_cloud.shard.shard_writer import ShardWriter
 from fogline_cloud.shard.sightings import Sightings
 
 RETAKE_S = 2.0

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
-from fogline.errors import FoglineError, Misconfigured, Poison, Unreachable
+from fogline.errors import FoglineError, Poison, Unreachable
 from fogline.events.bridge_notice import notice_event
 from fogline.events.codec import Batch, Range, event_of
 from fogline.events.event import Event
@@ -19,7 +19,7 @@ from fogline_cloud.devices.record import DeviceKey
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.records import Headers, record_of, record_of_object
-from fogline_cloud.shard.checkpoint import Entry, Layout, RouteEntry, ShardOwner, entry_of, route_entry
+from fogline_cloud.shard.checkpoint import Entry, Layout, LayoutChanged, RouteEntry, ShardOwner, entry_of, route_entry
 from fogline_cloud.shard.hanging_transactions import find_hanging
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.recovery import Recovered, read_layout, recover
@@ -30,10 +30,6 @@ _NOTHING = b"-"  # the key of a tombstone that deletes nothing, because no comma
 _NO_HEADERS: Mapping[int, Headers] = {}
 
 _log = logging.getLogger("fogline.shard")
-
-
-class LayoutChanged(Misconfigured):
-    """The number of shards was changed. A process that knows the former one must end: it would serve gateways of others."""
 
 
 class ShardWriter:
@@ -59,7 +55,7 @@ class ShardWriter:
         self.producer.fence()
         found = read_layout(self._clients, self.tenant) or self.layout
         if found != self.layout:
-            raise LayoutChanged(f"this process knows {self.layout.shards} shards, and {self.tenant} has {found.shards} now")
+            raise LayoutChanged(found)
         self._commit_hanging(owner)
         recovered = recover(self._clients, self.tenant, self.producer.shard)
         self.audit_end = recovered.audit_end

@@ -6,10 +6,12 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fogline.address import shard_of
 from fogline.amqp.backoff import Backoff
 from fogline.events.event import Lane, Receipt
+from fogline.process.cancellation import end_tasks
 from fogline.process.files.tls_files import TlsSettings
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
@@ -50,7 +52,8 @@ class ProcessLine:
     outboxes: dict[str, Outbox] = field(default_factory=dict)
     bridges: dict[str, ChildProcess] = field(default_factory=dict)
     ports: dict[str, int] = field(default_factory=dict)
-    _uplinks: list[asyncio.Task[None]] = field(default_factory=list)
+    uplinks: dict[str, UplinkSettings] = field(default_factory=dict)
+    _uplinks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _loads: list[asyncio.Task[None]] = field(default_factory=list)
     _loading: bool = True
 
@@ -102,16 +105,26 @@ class ProcessLine:
         """Return the name of a gateway that belongs to a shard."""
         return next(name for name in (f"gw-{n}" for n in range(1000)) if shard_of(name, self.shards) == shard)
 
-    def open_gateway(self, name: str, *bridges: str, backoff: Backoff | None = None, idle_timeout_s: float = 15.0) -> Outbox:
-        """Open a gateway that is connected and under load until `drain`."""
+    def open_gateway(
+        self, name: str, *bridges: str, backoff: Backoff | None = None, idle_timeout_s: float = 15.0, **other: Any
+    ) -> Outbox:
+        """Open a gateway that is connected and under load until `drain`. `other`: settings of its uplink."""
         addresses = [f"127.0.0.1:{self.ports[each]}" for each in bridges]
-        uplink = UplinkSettings(bridge=addresses, batch_events=100, idle_timeout_s=idle_timeout_s)
+        uplink = UplinkSettings(bridge=addresses, batch_events=100, idle_timeout_s=idle_timeout_s, **other)
         outbox = Outbox.open(EdgeSettings(tenant=self.tenant, gateway=name, data=str(self.folder / name), uplink=uplink))
-        self.outboxes[name] = outbox
-        serve = Uplink(outbox, uplink, no_commands, backoff).run()
-        self._uplinks.append(asyncio.create_task(serve, name=f"uplink-{name}"))
+        self.outboxes[name], self.uplinks[name] = outbox, uplink
+        self.connect(name, uplink, backoff)
         self._loads.append(asyncio.create_task(self._load(name, outbox), name=f"load-{name}"))
         return outbox
+
+    def connect(self, name: str, uplink: UplinkSettings, backoff: Backoff | None = None) -> None:
+        """Connect an open gateway."""
+        serve = Uplink(self.outboxes[name], uplink, no_commands, backoff).run()
+        self._uplinks[name] = asyncio.create_task(serve, name=f"uplink-{name}")
+
+    async def disconnect(self, name: str) -> None:
+        """Cut a gateway off. Its devices go on."""
+        await end_tasks(self._uplinks.pop(name))
 
     async def time_a_gateway(self, bridge: str = "b-1", name: str = "", tls: TlsSettings | None = None) -> float:
         """Return the seconds that a gateway takes for its connection, hello and one event. By default it has a new name."""
@@ -171,9 +184,10 @@ class ProcessLine:
         """Close the gateways, and kill the bridges."""
         self._loading = False
         ended = await asyncio.gather(*self._loads, return_exceptions=True)
-        for task in self._uplinks:
+        uplinks = self._uplinks.values()
+        for task in uplinks:
             task.cancel()
-        ended += await asyncio.gather(*self._uplinks, return_exceptions=True)
+        ended += await asyncio.gather(*uplinks, return_exceptions=True)
         for outbox in self.outboxes.values():
             await outbox.close()
         for program in self.bridges.values():
