@@ -2,6 +2,7 @@
 
 `adapters`: the protocols of devices
 `ble_settings`: settings of Bluetooth LE
+`body_settings`: settings of large bodies
 `broker_settings`: settings of topics, and of clients of other brokers
 `cli`: the command `fogline-edge`
 `credentials`: the keys with which devices prove their names

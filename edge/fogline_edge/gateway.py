@@ -21,6 +21,7 @@ from fogline.process.service_manager import watched
 from fogline.tracing.activation import tracing
 from fogline.tracing.spans import ExportSpans
 from fogline.transport.byte_budget import ByteBudget
+from fogline_edge.adapters.bodies.uploads import BodyUploads
 from fogline_edge.adapters.mqtt.server.listener import MqttListener, make_rates
 from fogline_edge.ble_settings import BleSettings
 from fogline_edge.downlink.device_queues import THE_GATEWAY
@@ -38,6 +39,7 @@ from fogline_edge.outbox.file.data_folder import FILE
 from fogline_edge.outbox.file.free_space import NoRoom
 from fogline_edge.outbox.file.full_record import FullCause, FullRecord
 from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.rules.private import PrivateRules
 from fogline_edge.settings import EdgeSettings
 from fogline_edge.uplink.uplink import Uplink
 
@@ -202,7 +204,9 @@ async def _open_adapters(
         stack.push_async_callback(_end, name, adapter)
         await adapter.start()
 
-    adapters: list[_Adapter] = []
+    bodies = BodyUploads(outbox.port, settings.bodies, settings.outbox.max_bytes, PrivateRules(settings.rules.private).applies)
+    bodies.end_former()
+    adapters = [_Adapter([AdapterCounters("bodies", bodies.counters)])]
     budget = ByteBudget()
     if settings.mqtt is not None:
         await start("mqtt", mqtt := MqttListener(outbox.port, settings.mqtt, downlink, make_rates(settings.limits), budget))
@@ -217,7 +221,8 @@ async def _open_adapters(
     if settings.http is not None:
         from fogline_edge.adapters.http.listener import HttpListener  # noqa: PLC0415 - h11 costs 1 MB, and not all need it
 
-        await start("http", http := HttpListener(outbox.port, settings.http, make_rates(settings.limits), downlink, budget))
+        rates = make_rates(settings.limits)
+        await start("http", http := HttpListener(outbox.port, settings.http, rates, downlink, budget, bodies=bodies))
         adapters.append(
             _Adapter(
                 [AdapterCounters("http", http.counters)],

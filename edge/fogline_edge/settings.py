@@ -12,6 +12,7 @@ from fogline.process.files.settings_file import load_settings
 from fogline.process.files.tls_files import TlsSettings, resolve_tls
 from fogline.tracing.settings import TracingSettings, resolve_tracing
 from fogline_edge.ble_settings import BleSettings
+from fogline_edge.body_settings import BodySettings
 from fogline_edge.broker_settings import MqttClientSettings, TopicSettings
 from fogline_edge.listener_settings import HttpTlsSettings, MqttTlsSettings, WebSocketSettings
 from fogline_edge.rule_settings import RuleSettings, names_twice, resolve_keys
@@ -251,7 +252,7 @@ class HttpSettings(StrictTable, frozen=True, kw_only=True):
     acl: dict[str, list[str]] = msgspec.field(default_factory=dict)
     """Further devices that a user, or the device of a certificate, speaks for: shell patterns such as `press-*`; `*`: all."""
     max_body_bytes: Annotated[int, Meta(ge=64, le=262_144)] = 262_144
-    """Largest body in bytes."""
+    """Largest body that an event carries itself, in bytes. A larger one is stored in chunks (`[bodies]`)."""
     max_connections: Positive = 500
     """Largest number of connections."""
     request_timeout_s: Annotated[float, Meta(gt=0)] = 10.0
@@ -291,6 +292,7 @@ class EdgeSettings(StrictTable, frozen=True, kw_only=True):
     mqtt: MqttSettings | None = None
     coap: CoapSettings | None = None
     http: HttpSettings | None = None
+    bodies: BodySettings = msgspec.field(default_factory=BodySettings)
     ble: BleSettings | None = None
     mqtt_clients: list[MqttClientSettings] = msgspec.field(default_factory=list)
     rules: RuleSettings = msgspec.field(default_factory=RuleSettings)

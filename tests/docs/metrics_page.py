@@ -32,6 +32,7 @@ _SUBJECTS = {
     "downlink": "Gateway: commands",
     "mqtt": "Gateway: MQTT server",
     "coap": "Gateway: CoAP server",
+    "bodies": "Gateway: large bodies",
     "http": "Gateway: HTTP server",
     "mqtt_client": "Gateway: clients of other MQTT brokers",
     "mqtt_client_commands": "Gateway: commands to devices behind other MQTT brokers",

@@ -1,5 +1,6 @@
 """The Spark flow: keeps raw records in a Delta table, and parses them once, into two Delta tables and the derived topics.
 
+`bodies`: large bodies beside the tables
 `cluster`: a flow on a cluster: its environment, its start, its executors
 `deployed`: parsers that their teams deploy
 `driver`: drives Spark

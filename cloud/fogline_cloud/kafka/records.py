@@ -52,6 +52,7 @@ def record_of_object(event: EventObject, tenant: str, device: str, data: bytes, 
         event.correlationid,
         event.status,
         event.ttd,
+        event.dataref,
     )
     if optional != _NONE:
         headers += [(name, str(value).encode()) for name, value in zip(_OPTIONAL, optional, strict=True) if value is not None]
@@ -196,5 +197,6 @@ _OPTIONAL: dict[str, tuple[str, Callable[[bytes], Any]]] = {  # the event's attr
     "correlation-id": ("correlationid", _text),
     "status": ("status", lambda value: int(_text(value))),
     "ttd": ("ttd", lambda value: int(_text(value))),
+    "ce_dataref": ("dataref", _text),
 }
 _NONE = (None,) * len(_OPTIONAL)

@@ -57,7 +57,7 @@ def period_rows(settings: CloudSettings, period: Period, device: str | None) -> 
     prefix = literal(f"/{settings.tenant}/devices/")
     counts = (
         "SELECT outcome, count(*) AS n, coalesce(sum(CASE WHEN outcome = 'ok' THEN array_length(readings) END), 0) AS v "  # noqa: S608 - quoted
-        f"FROM t WHERE {of_tenant} AND outcome NOT IN ('gap', 'statement'){mine} GROUP BY outcome ORDER BY outcome"
+        f"FROM t WHERE {of_tenant} AND outcome NOT IN ('gap', 'statement', 'chunk'){mine} GROUP BY outcome ORDER BY outcome"
     )
     events = _rows(tables.events, counts)
     (values,) = _rows(tables.readings, f"SELECT count(*) AS n FROM t WHERE starts_with(source, {prefix}) AND {time}{mine}")  # noqa: S608 - quoted

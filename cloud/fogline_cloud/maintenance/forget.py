@@ -22,7 +22,7 @@ from fogline_cloud.settings import CloudSettings
 
 FORGOTTEN = (
     *("source", "id", "device", "type", "subject", "dedup", "time", "content_type", "adapter", "properties"),
-    *("reason", "detail", "parser", "readings", "data"),
+    *("dataref", "reason", "detail", "parser", "readings", "data"),
 )
 """Columns of `events` that become null."""
 

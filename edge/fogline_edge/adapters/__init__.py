@@ -2,6 +2,7 @@
 
 `bind_error`: the reason why a listener cannot bind
 `ble`: Bluetooth LE
+`bodies`: large bodies
 `coap`: CoAP
 `device_acl`: further devices that a user speaks for
 `http`: HTTP

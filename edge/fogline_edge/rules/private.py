@@ -133,6 +133,10 @@ class PrivateRules:
             count(arrival.lane, rule.table.name, outcome)
         return arrival
 
+    def applies(self, arrival: Arrival) -> bool:
+        """Return True if a rule protects fields of an event, whatever its payload is."""
+        return bool(self._rules.of(arrival))
+
     def explain(self, arrival: Arrival) -> list[RuleStep]:
         """Return what the rules do with an arrival, step by step."""
         steps = []

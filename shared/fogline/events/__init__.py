@@ -6,6 +6,7 @@
 `event`: the event and the arrival
 `gap`: gap records
 `identity`: semantic identities of events
+`large_body`: bodies that travel in chunks, by reference
 `report_on_change`: filters the repetitions of a device
 `sample_line`: lines of files with sample events
 """

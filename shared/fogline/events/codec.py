@@ -64,6 +64,7 @@ class EventObject(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     commandstate: str | None = None
     correlationid: str | None = None
     status: int | None = None
+    dataref: str | None = None
     data: Raw | msgspec.UnsetType = msgspec.UNSET
     data_base64: str | None = None
 
@@ -120,6 +121,7 @@ def object_of(event: Event) -> EventObject:
         commandstate=event.commandstate,
         correlationid=event.correlationid,
         status=event.status,
+        dataref=event.dataref,
     )
 
 
@@ -210,6 +212,7 @@ def event_of(wire: EventObject, tenant: str, device: str, data: bytes) -> Event:
         wire.commandstate,
         wire.correlationid,
         wire.status,
+        wire.dataref,
     )
 
 

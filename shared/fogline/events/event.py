@@ -3,6 +3,8 @@
 An `Arrival` is an adapter's message to the gateway. An `Event` is stored, and is the same on every wire (CloudEvents 1.0).
 """
 
+from collections.abc import Callable
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -10,7 +12,7 @@ from functools import lru_cache
 import msgspec
 
 from fogline.address import source_of
-from fogline.events.identity import Evidence, Retransmission, RuleIdentity
+from fogline.events.identity import Evidence, Retransmission, RuleIdentity, digest
 from fogline.events.report_on_change import ReportPolicy
 
 EMPTY_NOTIFICATION = "application/vnd.eclipse-hono-empty-notification"
@@ -71,6 +73,12 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     report: ReportPolicy | None = None  # the filter for a device that repeats itself
     shared: bool = False  # other gateways may receive the same message
     identity: RuleIdentity | None = None  # the rule of the settings that decided about `evidence`
+    dataref: str | None = None  # of a large body, or a chunk of one (`fogline.events.large_body`)
+    body_digest: bytes | None = None  # of a large body, as `digest` makes it
+
+    def payload_digest(self, token: bytes = b"") -> bytes:
+        """Return the 16-byte digest of the payload, which is that of the large body if there is one."""
+        return digest(self.channel, self.data, token) if self.body_digest is None else self.body_digest
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -103,12 +111,27 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     commandstate: str | None = None
     correlationid: str | None = None
     status: int | None = None
+    dataref: str | None = None  # as in `Arrival` (CloudEvents extension)
+
+    def body(self) -> bytes:
+        """Return the body, also a large one, which is read from where it is stored. For parsers.
+
+        Raises what the reader of bodies raises, and `LookupError` where there is none.
+        """
+        return self.data if self.dataref is None else BODY_READER.get()(self)
 
     @property
     def source(self) -> str:
         """The CloudEvents `source`: the device."""
         return source_of(self.tenant, self.device)
 
+
+def _no_reader(event: Event) -> bytes:
+    raise LookupError(f"the body of event {event.id} is not here: {event.dataref}")
+
+
+BODY_READER: ContextVar[Callable[[Event], bytes]] = ContextVar("BODY_READER", default=_no_reader)
+"""Reads the body that an event refers to (`fogline.events.large_body`)."""
 
 _NS = 1_000_000_000
 

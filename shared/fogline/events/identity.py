@@ -108,11 +108,12 @@ class RuleIdentity(msgspec.Struct, frozen=True, gc=False):
 
 def digest(channel: str, data: bytes, token: bytes = b"") -> bytes:
     """Return the 16-byte digest of a payload on its channel."""
-    return hashlib.blake2b(_channel_frame(channel, token) + data, digest_size=16).digest()
+    return hashlib.blake2b(channel_frame(channel, token) + data, digest_size=16).digest()
 
 
 @lru_cache(maxsize=4096)
-def _channel_frame(channel: str, token: bytes) -> bytes:
+def channel_frame(channel: str, token: bytes = b"") -> bytes:
+    """Return what `digest` hashes before the payload."""
     return _framed(channel.encode()) + (_framed(token) if token else b"")
 
 

@@ -16,6 +16,8 @@ class CrashPoint(StrEnum):
 
     BEFORE_COMMIT = "before_commit"
     AFTER_COMMIT_BEFORE_ACK = "after_commit_before_ack"
+    BEFORE_BODY_COMMIT = "before_body_commit"
+    AFTER_BODY_COMMIT_BEFORE_ACK = "after_body_commit_before_ack"
     AFTER_SEND_BEFORE_SETTLE = "after_send_before_settle"
     BEFORE_SENDING_COMMIT = "before_sending_commit"
     AFTER_SENDING_COMMIT_BEFORE_DEVICE = "after_sending_commit_before_device"

@@ -17,7 +17,11 @@ OWN_REPORTS = ("REJECTED", "EXPIRED", "CANCELLED", "IN_DOUBT")
 
 def is_by_device(event: dict[str, Any]) -> bool:
     """Return True if the device itself sent this: no gap, no statement, no report of the gateway."""
-    if event["device"] is None or event["device"] == event["gateway"] or event["outcome"] in {"gap", "statement", "forgotten"}:
+    if (
+        event["device"] is None
+        or event["device"] == event["gateway"]
+        or event["outcome"] in {"gap", "statement", "chunk", "forgotten"}
+    ):
         return False
     if event["reason"] == "notice":
         return False

@@ -1,5 +1,6 @@
 """How the flow parses, from its settings."""
 
+from fogline_cloud.flows.bodies.body_folder import bodies_in
 from fogline_cloud.flows.deployed.loaded_parsers import DeployedParsers
 from fogline_cloud.flows.deployed.parser_log import ParserLog
 from fogline_cloud.flows.deployed.parser_set import ParserSet
@@ -21,7 +22,8 @@ def plan_of(settings: CloudSettings) -> Plan:
     flow = settings.flow
     log = ParserLog(settings)
     newest = log.newest()
-    deployed = DeployedParsers(ParserSet() if newest is None else newest.set, TableFolder(log.place, storage_of(settings)))
+    storage = storage_of(settings)
+    deployed = DeployedParsers(ParserSet() if newest is None else newest.set, TableFolder(log.place, storage))
     return Plan(
         tenant=settings.tenant,
         limit_s=flow.parse_limit_ms / 1000,
@@ -31,4 +33,5 @@ def plan_of(settings: CloudSettings) -> Plan:
         memory_bytes=flow.parse_memory_mib << 20,
         max_readings=flow.max_readings,
         deployed=deployed,
+        bodies=bodies_in(flow.tables, storage),
     )

@@ -61,6 +61,9 @@ Rules for parsers:
 - The result should depend on the event only: a worker may end at any time, and another one then parses the event again.
 - A parser that ended its process runs in a child process from then on, and so does one with the attribute `isolated = True`
   (`parse.isolated = True` below a function). A child costs some time, and a crash in it costs one event only.
+- An event with a body of more than 262,144 bytes has no `data`: `event.body()` reads the body. Only a parser with the attribute
+  `large_bodies = True` (`parse.large_bodies = True` below a function) gets such events; else the outcome is `skip`, reason
+  `large-body`.
 - A parser must not use SIGPROF, `faulthandler.dump_traceback_later` or `setrlimit`.
 - A parser must be installed on the driver's machine. On a cluster, `fogline flow archive` brings it to the executors.
 
@@ -184,6 +187,11 @@ def parser_name(
 def wants_isolation(parser: Parser) -> bool:
     """Return True if the parser asks for a child process, by an attribute `isolated` of the callable."""
     return bool(getattr(parser, "isolated", False))
+
+
+def takes_large_bodies(parser: Parser) -> bool:
+    """Return True if the parser asks for events with a large body, by an attribute `large_bodies` of the callable."""
+    return bool(getattr(parser, "large_bodies", False))
 
 
 @cache

@@ -18,7 +18,7 @@ from fogline_cloud.flows.replay.selection import Selection
 from fogline_cloud.flows.replay.windows import ROWS, Window
 from fogline_cloud.flows.tables import schema
 from fogline_cloud.flows.tables.files import TableFolder
-from fogline_cloud.flows.tables.schema import STORED, arrow_schema, in_file
+from fogline_cloud.flows.tables.schema import STORED, EventOutcome, arrow_schema, in_file
 
 POSITION = ["topic", "partition", "offset", "ingested"]
 """What identifies a record in table `raw`; the time, because a topic may be created again."""
@@ -168,7 +168,9 @@ def _numbered(rows: pa.Table, name: str, columns: Sequence[str] = POSITION) -> p
 
 def _body_is_kept(rows: pa.Table) -> pa.ChunkedArray:
     """Return a mask of the rows that keep the body and the headers. Without `recordedtime` the headers could not be read."""
-    body = pc.or_(rows.column("data").is_valid(), pc.fill_null(pc.equal(rows.column("size_bytes"), 0), False))
+    empty = pc.fill_null(pc.equal(rows.column("size_bytes"), 0), False)
+    refers = pc.and_(rows.column("dataref").is_valid(), pc.not_equal(rows.column("outcome"), EventOutcome.CHUNK.value))
+    body = pc.or_(rows.column("data").is_valid(), pc.or_(empty, refers))
     return pc.and_(body, rows.column("recordedtime").is_valid())
 
 

@@ -11,7 +11,7 @@ import msgspec
 from fogline.errors import Poison
 from fogline.events.event import Event
 from fogline_cloud.flows import parsers as limits
-from fogline_cloud.flows.parsers import Leftover, Parser, Reading, Retry, Skip
+from fogline_cloud.flows.parsers import Leftover, Parser, Reading, Retry, Skip, takes_large_bodies
 from fogline_cloud.flows.sandbox.overruns import OverrunBudget
 from fogline_cloud.flows.sandbox.time_limit import Overrun, TimeLimit
 from fogline_cloud.flows.tables.schema import EventOutcome
@@ -61,6 +61,8 @@ class ParserRunner:
             detail = f"parser {name} used up its time for this device in this task and was not called for this event"
             return ParseResult(EventOutcome.SLOW, 0, "not-asked", detail)
         parser = self._parsers[name]
+        if event.dataref is not None and not takes_large_bodies(parser):
+            return ParseResult(EventOutcome.SKIP, 0, "large-body", f"parser {name} takes no large bodies")
         begun = time.perf_counter_ns()
         try:
             readings, leftovers = self._limit.call(lambda: _parse(parser, event, self._most), share)
@@ -73,6 +75,17 @@ class ParserRunner:
             outcome, reason, detail = _outcome_of(name, error)
             return ParseResult(outcome, _since_us(begun), reason_text(reason), detail_text(detail))
         return ParseResult(EventOutcome.OK, _since_us(begun), detail=leftovers, readings=readings)
+
+    def with_body(self, name: str, event: Event) -> tuple[str, Event]:
+        """Return the name, and the event with its large body in `data` if the parser takes it. Raises as `event.body`."""
+        if event.dataref is None or not takes_large_bodies(self._parsers[name]):
+            return name, event
+        return name, msgspec.structs.replace(event, data=event.body(), dataref=None)
+
+    def failed(self, name: str, error: BaseException) -> ParseResult:
+        """Return the result for an event whose parser was not called because of this error."""
+        outcome, reason, detail = _outcome_of(name, error)
+        return ParseResult(outcome, 0, reason_text(reason), detail_text(detail))
 
     def learn(self, name: str, event: Event, result: ParseResult) -> None:
         """Count a result of a child process, whose own counts end with it."""

@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from fogline_cloud.flows.parsers import MAX_READINGS, Parser, wants_isolation
+from fogline.errors import Poison
+from fogline_cloud.flows.parsers import MAX_READINGS, Parser, Retry, wants_isolation
 from fogline_cloud.flows.sandbox.child import Asked, run_in_child
 from fogline_cloud.flows.sandbox.memory_limit import memory_limit
 from fogline_cloud.flows.sandbox.parser_runner import NO_MEMORY, ParseResult, ParserRunner
@@ -33,7 +34,8 @@ class TaskParsers:
     def results(self, asked: Sequence[Asked]) -> list[ParseResult]:
         """Parse events, and return their results in the same order.
 
-        An event that gets no memory here is parsed again in a child, because an earlier one may have taken the memory.
+        An event that gets no memory here is parsed again in a child, because an earlier one may have taken the memory. A child
+        cannot use the store of large bodies, so it gets the body of one event with the event.
         """
         found: list[ParseResult | None] = []
         with memory_limit(self._memory_bytes):
@@ -43,6 +45,12 @@ class TaskParsers:
         self._limit.rest()
         while left := [index for index, result in enumerate(found) if result is None]:
             events = [asked[index] for index in left]
+            count = next((index for index, (_, event) in enumerate(events) if event.dataref is not None), len(events))
+            try:
+                events = events[:count] or [self._runner.with_body(*events[0])]
+            except (Poison, Retry) as error:
+                found[left[0]] = self._runner.failed(events[0][0], error)
+                continue
             results, is_killer = run_in_child(
                 self._runner.run, events, silence_s=self._limit.silence_s, memory_bytes=self._memory_bytes
             )

@@ -61,6 +61,8 @@ class EventOutcome(StrEnum):
     """A gap record: the sequences `first_sequence` to `sequence` carry no event; or, with reason `RETENTION`, no record."""
     STATEMENT = "statement"
     """A gateway's ledger statement."""
+    CHUNK = "chunk"
+    """A part of a large body, or its end (reason `ended`); the event that refers to the body has a row of its own."""
     FORGOTTEN = "forgotten"
     """`fogline table forget` removed what the device sent; the row keeps its positions in Kafka and at the gateway."""
     DUPLICATE = "duplicate"
@@ -129,7 +131,13 @@ DECIDED = (
         "what the device sent beside the body: MQTT 5 user properties, query and CloudEvents attributes of a request, AMQP "
         "application properties; of a repeated name the last; null if none. traceparent is that of W3C Trace Context",
     ),
-    Column("outcome", "STRING", "ok, skip, slow, dead, gap, statement, forgotten or duplicate"),
+    Column(
+        "dataref",
+        "STRING",
+        "reference of an event to its large body, which is beside the tables (docs/large-bodies.md), or of a chunk; "
+        "null if the event has its body itself",
+    ),
+    Column("outcome", "STRING", "ok, skip, slow, dead, gap, statement, chunk, forgotten or duplicate"),
     Column("reason", "STRING", "short stable word that says why the outcome is not ok; null if it is ok"),
     Column(
         "detail",
@@ -145,8 +153,8 @@ DECIDED = (
 """Columns that are decided record by record (the fields of `fogline_cloud.flows.worker.classify.EventRow`)."""
 
 _BODY = (
-    Column("size_bytes", "BIGINT", "size of the body in bytes"),
-    Column("data", "BINARY", "body of the event; null if the outcome is ok without a detail, forgotten or duplicate"),
+    Column("size_bytes", "BIGINT", "size of the body in bytes, also of a large one"),
+    Column("data", "BINARY", "body of the event; null if the outcome is ok without a detail, chunk, forgotten or duplicate"),
 )
 
 _RUN = (

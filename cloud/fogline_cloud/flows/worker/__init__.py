@@ -3,6 +3,7 @@
 `classify`: the outcome of one raw record
 `cross_gateway_dedup`: compares rows that several gateways may have sent
 `derive`: readings and derived records
+`large_bodies`: lets parsers read large bodies
 `parse`: one pass of parsing over Arrow batches
 `parse_spans`: spans of traced events
 `parser_choice`: the parser for an event

@@ -11,7 +11,7 @@ import fogline.events.event
 from fogline import dead_letter
 from fogline.address import check_identifier
 from fogline.errors import Poison
-from fogline.events import bridge_notice, gap
+from fogline.events import bridge_notice, gap, large_body
 from fogline.events.event import Event, parse_rfc3339
 from fogline.gateway import ledger
 from fogline.short_cache import cache_short
@@ -57,6 +57,7 @@ class EventRow(NamedTuple):
     content_type: str | None = None
     adapter: str | None = None
     properties: dict[str, str] | None = None
+    dataref: str | None = None
     outcome: str = ""  # never empty in a row; a default, because fields before it have one
     reason: str | None = None
     detail: str | None = None
@@ -130,6 +131,7 @@ def row_of(record: ReadRecord, result: ParseResult, digest: str | None = None) -
         event.content_type,
         event.adapter,
         dict(parse_qsl(event.properties, keep_blank_values=True)) if event.properties else None,
+        event.dataref,
         result.outcome,
         result.reason,
         result.detail,
@@ -188,9 +190,15 @@ def _result_without_parser(event: Event) -> ParseResult | None:
         case ledger.STATEMENT_CONTENT_TYPE:
             ledger.decode_statement(event.data)
             return ParseResult(EventOutcome.STATEMENT)
+        case large_body.CHUNK_CONTENT_TYPE:
+            is_end = isinstance(large_body.read_dataref(event.dataref or ""), large_body.BodyEnd)
+            return ParseResult(EventOutcome.CHUNK, 0, "ended" if is_end else None)
         case dead_letter.DEAD_CONTENT_TYPE:
             letter = dead_letter.decode_dead_letter(event.data)
             outcome, reason, detail = EventOutcome.DEAD, letter.reason, letter.detail
+        case _ if event.dataref is not None:
+            large_body.read_dataref(event.dataref)
+            return None
         case _:
             return None
     return ParseResult(outcome, 0, reason_text(reason), detail_text(detail))

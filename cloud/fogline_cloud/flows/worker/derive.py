@@ -175,6 +175,6 @@ def _raw_again(events: pa.Table, topic: str) -> Iterator[DerivedRecord]:
 def _copied(row: Mapping[str, Any]) -> tuple[bytes, Headers]:
     headers = headers_of(row)
     headers += [(f"fogline_{name}", row[name].encode()) for name in ("reason", "detail") if row[name] is not None]
-    if row["size_bytes"] > MAX_COPIED_BYTES:
+    if len(row["data"] or b"") > MAX_COPIED_BYTES:
         return b"", [*headers, ("fogline_body", b"table")]
     return row["data"] or b"", headers

@@ -9,6 +9,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fogline.events.large_body import size_of
+from fogline_cloud.flows.bodies.body_folder import BodyFolder
 from fogline_cloud.flows.deployed.loaded_parsers import DeployedParsers, load_parsers
 from fogline_cloud.flows.deployed.trial import TrialParsers
 from fogline_cloud.flows.deployed.trial_report import TrialReport
@@ -18,19 +20,22 @@ from fogline_cloud.flows.sandbox.parser_runner import EARLIEST_NS, LATEST_NS
 from fogline_cloud.flows.sandbox.task_parsers import TaskParsers
 from fogline_cloud.flows.sandbox.time_limit import TimeLimit
 from fogline_cloud.flows.tables.batch import MicroBatch
+from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.flows.tables.schema import ARROW, DECIDED, READING, READINGS_TYPE, STORED, EventOutcome
 from fogline_cloud.flows.worker.classify import EventRow, Raw, ReadRecord, read_record, row_of
+from fogline_cloud.flows.worker.large_bodies import reading_bodies
 from fogline_cloud.flows.worker.parser_choice import Choose, chooser
 from fogline_cloud.settings import ParserRuleSettings
 
-_WITHOUT_BODY = pa.array([EventOutcome.OK.value, EventOutcome.DUPLICATE.value])
+_WITHOUT_BODY = pa.array([EventOutcome.OK.value, EventOutcome.DUPLICATE.value, EventOutcome.CHUNK.value])
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of parsing. `limit_s`: CPU time per event. `parsers` and `rules`: of `parser_choice.chooser`.
 
-    `memory_bytes`: memory that parsers may take. `in_child`: names of the parsers that run in a child process. `max_readings`:
-    largest number of readings of one event. `deployed`: parsers beside the installed ones.
+    `bodies`: the folder of large bodies. `memory_bytes`: memory that parsers may take. `in_child`: names of the parsers that
+    run in a child process. `max_readings`: largest number of readings of one event. `deployed`: parsers beside the installed
+    ones.
     """
 
     tenant: str
@@ -42,6 +47,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     in_child: frozenset[str] = frozenset()
     max_readings: int = MAX_READINGS
     deployed: DeployedParsers = DeployedParsers()
+    bodies: TableFolder | None = None
 
 
 @dataclass
@@ -53,29 +59,44 @@ class ParserNotes:
 
 
 def parse(
-    plan: Plan, batch: MicroBatch, records: Iterable[pa.RecordBatch], notes: ParserNotes | None = None
+    plan: Plan,
+    batch: MicroBatch,
+    records: Iterable[pa.RecordBatch],
+    notes: ParserNotes | None = None,
+    *,
+    keep_bodies: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one task's records. `notes` gets what is to note of the parsers.
+
+    `keep_bodies`: the records are as Kafka has them, and the chunks of large bodies among them are kept.
 
     Must run in the main thread of its process, because the time limit needs it.
     """
     loaded = load_parsers(plan.deployed, plan.keys, plan.memory_bytes)
-    with TimeLimit(plan.limit_s) as limit:
+    bodies = None if plan.bodies is None else BodyFolder(plan.bodies)
+    with TimeLimit(plan.limit_s) as limit, reading_bodies(bodies):
         parsers = TrialParsers(TaskParsers(loaded.parsers, limit, plan.memory_bytes, plan.in_child, plan.max_readings), loaded)
         choose = chooser(plan.parsers, plan.rules, plan.deployed.set.content_types)
         for each in records:
-            yield decide_batch(each, plan, batch, choose, parsers)
+            read = read_batch(each, plan.tenant, choose)
+            if keep_bodies and bodies is not None:
+                bodies.keep(row.event for row in read if isinstance(row, ReadRecord) and row.event.dataref is not None)
+            yield decide_batch(each, plan, batch, read, parsers)
         if notes is not None:
             notes.killers |= parsers.killers
             notes.trials += parsers.reports()
 
 
 def decide_batch(
-    records: pa.RecordBatch, plan: Plan, batch: MicroBatch, choose: Choose, parsers: TrialParsers
+    records: pa.RecordBatch,
+    plan: Plan,
+    batch: MicroBatch,
+    read: Sequence[ReadRecord | EventRow],
+    parsers: TrialParsers,
 ) -> pa.RecordBatch:
-    """Return the rows of some records."""
+    """Return the rows of some records, which were `read`."""
     values, ingested = records.column("value"), within_calendar(records.column("ingested"))
-    rows = list(_rows(read_batch(records, plan.tenant, choose), parsers))
+    rows = list(_rows(read, parsers))
     decided = dict(zip((column.name for column in DECIDED), _columns(rows), strict=True))
     parsed_whole = pc.and_(pc.is_in(decided["outcome"], _WITHOUT_BODY), pc.is_null(decided["detail"]))
     body = pc.if_else(parsed_whole, pa.scalar(None, pa.binary()), values)
@@ -83,12 +104,19 @@ def decide_batch(
         **{name: records.column(name) for name in ("topic", "partition", "offset")},
         "ingested": ingested,
         **decided,
-        "size_bytes": pc.fill_null(pc.binary_length(values), 0),
+        "size_bytes": _sizes(values, rows),
         "data": body,
     }
     same = {"tenant": plan.tenant, "flow": batch.flow, "run": batch.run, "batch": batch.number}
     columns |= {name: pa.repeat(value, records.num_rows) for name, value in same.items()}
     return pa.RecordBatch.from_arrays([columns[field.name].cast(field.type) for field in STORED], schema=STORED)
+
+
+def _sizes(values: pa.Array, rows: Sequence[EventRow]) -> pa.Array:
+    """Return the sizes of the bodies, also of those that rows refer to."""
+    sizes = pc.fill_null(pc.binary_length(values), 0)
+    referred = [0 if row.dataref is None else size_of(row.dataref) for row in rows]
+    return pc.add(sizes.cast(pa.int64()), pa.array(referred, pa.int64())) if any(referred) else sizes
 
 
 def read_batch(records: pa.RecordBatch, tenant: str, choose: Choose) -> list[ReadRecord | EventRow]:

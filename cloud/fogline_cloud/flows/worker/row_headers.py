@@ -10,7 +10,7 @@ _HEADERS = {
         f"ce_{name}": name
         for name in (
             *("id", "source", "type", "subject", "gateway", "stream", "sequence", "lane"),
-            *("timequality", "dedup", "time", "recordedtime"),
+            *("timequality", "dedup", "time", "recordedtime", "dataref"),
         )
     },
     "content-type": "content_type",

@@ -109,7 +109,7 @@ def stage_records(task: WorkerTask, batch: MicroBatch, records: Iterable[pa.Reco
     shared = FileWriter(task.events, MEASURED["events"], below=contested_folder(batch))
     notes = ParserNotes()
     with certain, replayed, shared:
-        for rows in parse(task.plan, batch, records, notes):
+        for rows in parse(task.plan, batch, records, notes, keep_bodies=True):
             may_be_replayed, may_be_shared = contested(rows, rules)
             replayed.add(rows.filter(may_be_replayed))
             shared.add(rows.filter(may_be_shared))

@@ -11,6 +11,7 @@ from fogline.documents.json_payload import is_json_type
 from fogline.errors import Poison
 from fogline.events.event import parse_rfc3339
 from fogline.events.identity import UniqueId
+from fogline.events.large_body import MAX_INLINE_BYTES
 from fogline_edge.adapters.http.wire import JSON, OCTETS, HttpRefused, HttpRequest
 
 STRUCTURED = "application/cloudevents+json"
@@ -51,6 +52,8 @@ def read_event(request: HttpRequest, body: bytes) -> GivenEvent:
     if essence == BATCH:
         raise HttpRefused(415, "no-batch", f"send each event in a request of its own, as {STRUCTURED}")
     if essence == STRUCTURED:
+        if len(body) > MAX_INLINE_BYTES:
+            raise HttpRefused(413, "too-big", f"{STRUCTURED} has at most {MAX_INLINE_BYTES} bytes: send it in binary mode")
         return _structured(body)
     given = {name[3:]: unquote(value) for name, value in request.headers.items() if name.startswith("ce-")}
     event_id = given.get("id") or request.headers.get(IDEMPOTENCY_KEY)

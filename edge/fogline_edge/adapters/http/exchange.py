@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from fogline_edge.adapters.bodies.upload import BodyUpload
 from fogline_edge.adapters.http.access import HttpLogin
 from fogline_edge.adapters.http.wire import HttpRequest, HttpResponse
 from fogline_edge.adapters.send_limit import SendLimit
@@ -13,6 +14,7 @@ class HttpExchange:
 
     `over`: it has its response, or its client is gone. `on_gone`: called if the client leaves before the response.
     `on_eof`: called if the client may have left, because it sends nothing more. `eof`: that was so.
+    `upload`: where the body is stored, if it is a large one.
     `send`: writes the response. Its second argument, for a command, gets True when the client has read the response and closed
     the connection, else False. `limit`: of the bytes that the client's TCP has not got.
     """
@@ -29,6 +31,7 @@ class HttpExchange:
         self.request = request
         self.login = login
         self.body = body
+        self.upload: BodyUpload | None = None
         self.over = False
         self.on_gone: Callable[[], None] = lambda: None
         self.on_eof: Callable[[], None] = lambda: None

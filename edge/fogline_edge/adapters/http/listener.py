@@ -8,6 +8,7 @@ from fogline.process.rates import DeviceRates
 from fogline.transport.byte_budget import ByteBudget
 from fogline.transport.loopback import is_loopback
 from fogline.transport.unnamed_sockets import UnnamedSockets
+from fogline_edge.adapters.bodies.uploads import BodyUploads
 from fogline_edge.adapters.http.access import HttpLogins
 from fogline_edge.adapters.http.command_polls import HttpPolls
 from fogline_edge.adapters.http.connection import HttpConnection
@@ -28,7 +29,8 @@ _log = logging.getLogger(__name__)
 class HttpListener:
     """Listens at the address of `settings`, puts requests into `port`, and responds after the commit.
 
-    Without `commands`, `hono-ttd` is ignored. Raises `Misconfigured` for an invalid path pattern.
+    Without `commands`, `hono-ttd` is ignored. Without `bodies`, large bodies are refused. Raises `Misconfigured` for an invalid
+    path pattern.
     """
 
     def __init__(
@@ -38,6 +40,8 @@ class HttpListener:
         rates: DeviceRates,
         commands: CommandPort | None = None,
         budget: ByteBudget | None = None,
+        *,
+        bodies: BodyUploads | None = None,
     ) -> None:
         self.budget = budget or ByteBudget()
         self.counters = HttpCounters()
@@ -45,7 +49,7 @@ class HttpListener:
         self._port = port
         self._polls = None if commands is None else HttpPolls(commands, settings.max_asks, self.counters)
         paths = HttpPaths(port.tenant, settings.paths)
-        self.handler = HttpRequestHandler(port, settings, paths, rates, commands, self._polls, self.counters)
+        self.handler = HttpRequestHandler(port, settings, paths, rates, commands, self._polls, self.counters, bodies)
         self._servers: dict[str, asyncio.Server] = {}
         self._sockets: dict[HttpConnection, str] = {}
         self._waiting = UnnamedSockets[HttpConnection]()

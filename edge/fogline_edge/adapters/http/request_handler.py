@@ -3,13 +3,19 @@
 import asyncio
 import logging
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import msgspec
+
 from fogline.commands.command import MAX_COMMAND_BYTES, Reply
-from fogline.errors import SlowDown
+from fogline.errors import Poison, SlowDown
 from fogline.events.event import Receipt
 from fogline.process.rates import DeviceRates
+from fogline_edge.adapters.bodies.upload import BodyUpload
+from fogline_edge.adapters.bodies.uploads import BodyUploads
+from fogline_edge.adapters.http.access import HttpLogin
 from fogline_edge.adapters.http.command_polls import HttpPolls
 from fogline_edge.adapters.http.counters import HttpCounters
 from fogline_edge.adapters.http.exchange import HttpExchange
@@ -17,6 +23,7 @@ from fogline_edge.adapters.http.intake import TTD, arrival, checked_type, second
 from fogline_edge.adapters.http.paths import EventPath, HttpPaths, ReplyPath
 from fogline_edge.adapters.http.wire import ACCEPTED, OCTETS, HttpRefused, HttpRequest, HttpResponse, problem
 from fogline_edge.adapters.port import CommandPort, Port
+from fogline_edge.body_settings import BodySettings
 from fogline_edge.settings import HttpSettings
 
 COMMIT_S = 30.0
@@ -27,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class HttpRequestHandler:
-    """Serves requests. Without `commands` and `polls`, `hono-ttd` is ignored."""
+    """Serves requests. Without `commands` and `polls`, `hono-ttd` is ignored. Without `bodies`, large bodies are refused."""
 
     port: Port
     settings: HttpSettings
@@ -36,9 +43,11 @@ class HttpRequestHandler:
     commands: CommandPort | None
     polls: HttpPolls | None
     counters: HttpCounters
+    bodies: BodyUploads | None = None
 
     def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self.body_idle_s = (BodySettings() if self.bodies is None else self.bodies.settings).idle_timeout_s
 
     def target(self, request: HttpRequest) -> EventPath | ReplyPath:
         """Return the target of a request, before its body is read. Raises `HttpRefused`."""
@@ -56,6 +65,26 @@ class HttpRequestHandler:
         except SlowDown as error:
             self._slow_down(exchange, error.retry_after_s)
 
+    def begin_body(
+        self, request: HttpRequest | None, login: HttpLogin, begun: bytes, on_room: Callable[[], None]
+    ) -> BodyUpload:
+        """Begin to store a large body of which the first bytes are given. Raises `HttpRefused` (400, 413, 415, 429, 503)."""
+        assert request is not None
+        target = self.target(request)
+        if self.bodies is None or isinstance(target, ReplyPath):
+            raise HttpRefused(413, "too-big", f"a body has at most {self.settings.max_body_bytes} bytes")
+        device = login.device(target.device)
+        self._check_rate(device)
+        event = arrival(target, device, request, begun, self._ttd_s(request))
+        declared = request.headers.get("content-length", "")
+        size = max(len(begun), int(declared) if declared.isdecimal() else 0)
+        try:
+            return self.bodies.begin(msgspec.structs.replace(event, data=b""), on_room, size)
+        except Poison as error:
+            raise HttpRefused(413, error.reason, str(error)) from None
+        except SlowDown as error:
+            raise HttpRefused(503, "too-many-bodies", str(error), _retry_after(error.retry_after_s)) from None
+
     def refusal(self, error: HttpRefused) -> HttpResponse:
         """Count an error, and return its response."""
         before = self.counters.refused.get(error.reason, 0)
@@ -69,20 +98,30 @@ class HttpRequestHandler:
         request = exchange.request
         target = self.target(request)
         device = exchange.login.device(target.device)
-        if not self.rates.bucket(device, self._loop.time()).take(self._loop.time()):
-            self.counters.limited += 1
-            raise HttpRefused(429, "too-many", f"device {device} sends too much (limits)", (("retry-after", "1"),))
+        if exchange.upload is None:
+            self._check_rate(device)
         if isinstance(target, ReplyPath):
             self._answer(target, device, exchange)
         else:
             self._store(target, device, exchange)
 
+    def _check_rate(self, device: str) -> None:
+        if not self.rates.bucket(device, self._loop.time()).take(self._loop.time()):
+            self.counters.limited += 1
+            raise HttpRefused(429, "too-many", f"device {device} sends too much (limits)", (("retry-after", "1"),))
+
+    def _ttd_s(self, request: HttpRequest) -> int | None:
+        asked_s = seconds(request, TTD) if self.polls is not None else None
+        return None if asked_s is None else min(asked_s, self.settings.max_ttd_s)
+
     def _store(self, target: EventPath, device: str, exchange: HttpExchange) -> None:
-        asked_s = seconds(exchange.request, TTD) if self.polls is not None else None
-        ttd_s = None if asked_s is None else min(asked_s, self.settings.max_ttd_s)
-        event = arrival(target, device, exchange.request, exchange.body, ttd_s)
+        ttd_s = self._ttd_s(exchange.request)
+        done = partial(self._stored, device, ttd_s, exchange)
+        if exchange.upload is None:
+            self.port.put(arrival(target, device, exchange.request, exchange.body, ttd_s), done)
+        else:
+            exchange.upload.finish(done)
         exchange.timer = self._loop.call_later(COMMIT_S, self._slow_down, exchange, COMMIT_S)
-        self.port.put(event, partial(self._stored, device, ttd_s, exchange))
         exchange.body = b""
         self.counters.received += 1
 
@@ -120,5 +159,9 @@ class HttpRequestHandler:
 
     def _slow_down(self, exchange: HttpExchange, retry_after_s: float) -> None:
         self.counters.slowed += 1
-        after = (("retry-after", str(max(1, math.ceil(retry_after_s)))),)
+        after = _retry_after(retry_after_s)
         exchange.respond(problem(HttpRefused(503, "no-room", "the gateway has no room now: send it again", after)))
+
+
+def _retry_after(seconds_: float) -> tuple[tuple[str, str]]:
+    return (("retry-after", str(max(1, math.ceil(seconds_)))),)

@@ -77,7 +77,14 @@ class RequestLoop:
         self._codec = HttpCodec()
         self._address = address
         self._account = context.budget.open(address, self._give_up)
-        self._body = RequestBody(context.settings.max_body_bytes, self._account.hold)
+        self._body = RequestBody(
+            context.settings.max_body_bytes,
+            self._account.hold,
+            lambda begun: context.handler.begin_body(
+                self._request, self.login.present, begun, lambda: connection.read(more=True)
+            ),
+            context.handler.body_idle_s,
+        )
         self._request: HttpRequest | None = None
         self.login = ConnectionLogin(context.logins, address)
         self._begun = False  # the first bytes of a request have come, and not the last
@@ -101,9 +108,10 @@ class RequestLoop:
             if self._ahead >= READ_AHEAD_BYTES or not self._account.hold(self._ahead):
                 self._socket.read(more=False)
             return
-        if not self._begun:
+        idle_s = self._body.idle_timeout_s
+        if not self._begun or idle_s is not None:
             self._begun = True
-            self._socket.set_timer(self._context.settings.request_timeout_s, self.timed_out)
+            self._socket.set_timer(idle_s or self._context.settings.request_timeout_s, self.timed_out)
         self._advance()
 
     def receive_eof(self) -> None:
@@ -116,7 +124,7 @@ class RequestLoop:
 
     def close(self) -> None:
         """Give up: the client is gone. A request that is not answered is sent again."""
-        self._body.take()
+        self._body.drop()
         self._account.close()
         exchange, self.serving = self.serving, None
         if exchange is not None:
@@ -126,7 +134,7 @@ class RequestLoop:
         """End the connection: no request came whole in time."""
         self._context.counters.timed_out += 1
         if self._begun:
-            self._refuse(HttpRefused(408, "timeout", "the request did not come whole in time"))
+            self._refuse(self._body.lateness)
         else:
             self._socket.leave()
 
@@ -155,6 +163,8 @@ class RequestLoop:
                 self._head(event)
             case h11.Data():
                 self._body.add(bytes(event.data))
+                if self._body.crowded:
+                    self._socket.read(more=False)
             case h11.EndOfMessage():
                 self._serve()
             case h11.ConnectionClosed():
@@ -200,9 +210,9 @@ class RequestLoop:
         self._begun = False
         self._busy = True
         self._socket.waits(waits=False)
-        self.serving = HttpExchange(
-            self._request, self.login.present, self._body.take(), self._respond, limit=self._socket.limit
-        )
+        body, upload = self._body.take()
+        self.serving = HttpExchange(self._request, self.login.present, body, self._respond, limit=self._socket.limit)
+        self.serving.upload = upload
         self._context.handler.serve(self.serving)
 
     def _respond(self, response: HttpResponse, on_read: OnRead | None) -> None:
@@ -228,7 +238,7 @@ class RequestLoop:
 
     def _refuse(self, error: HttpRefused) -> None:
         """Respond with an error and end the connection: the rest of the request is not read."""
-        self._body.take()
+        self._body.drop()
         data, _ = self._codec.encode(self._context.handler.refusal(error), last=True)
         self._socket.write(data)
         self._socket.end(None)

@@ -17,7 +17,6 @@ from fogline.events.identity import (
     RuleIdentity,
     SessionCounter,
     UniqueId,
-    digest,
     semantic_id,
 )
 from fogline.gateway.ledger import RuleOutcome
@@ -81,7 +80,7 @@ def recognise(
     if arrival.evidence is None:
         return NO_IDENTITY
     if arrival.retransmission is not None and arrival.retransmission.token:
-        payload = digest(arrival.channel, arrival.data)  # the token differs between exchanges and between gateways
+        payload = arrival.payload_digest()  # the token differs between exchanges and between gateways
     return _Case(arrival, tenant, payload, recall, age_s, nonce).identify()
 
 

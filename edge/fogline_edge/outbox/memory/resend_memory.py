@@ -201,4 +201,4 @@ def _frame(device: str, channel: str, token: bytes) -> bytes:
 def fingerprint(arrival: Arrival, sent: Retransmission) -> bytes:
     """Return the 8-byte digest of a message: its device, channel, token and payload."""
     frame = _frame(arrival.device, arrival.channel, sent.token)
-    return hashlib.blake2b(frame + arrival.data, digest_size=8).digest()
+    return hashlib.blake2b(frame + (arrival.body_digest or arrival.data), digest_size=8).digest()

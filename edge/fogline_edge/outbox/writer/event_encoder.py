@@ -8,7 +8,7 @@ from fogline_edge.outbox.rows.streams import Stream
 from fogline_edge.outbox.writer.event_template import EventTemplate, fill_template, template_of
 
 MAX_TEMPLATES = 4096
-_NO_RARE_ATTRIBUTES = (None,) * 6
+_NO_RARE_ATTRIBUTES = (None,) * 7
 
 
 class EventEncoder:
@@ -61,10 +61,19 @@ class EventEncoder:
             commandstate=outcome.state if outcome else None,
             correlationid=outcome.correlation if outcome else None,
             status=outcome.status if outcome else None,
+            dataref=arrival.dataref,
         )
 
 
 def has_rare_attributes(arrival: Arrival) -> bool:
     """Return True if a template cannot encode this arrival."""
-    rare = (arrival.time_ns, arrival.outcome, arrival.properties, arrival.ttd_s, arrival.expiry_s, arrival.report)
+    rare = (
+        arrival.time_ns,
+        arrival.outcome,
+        arrival.properties,
+        arrival.ttd_s,
+        arrival.expiry_s,
+        arrival.report,
+        arrival.dataref,
+    )
     return rare != _NO_RARE_ATTRIBUTES

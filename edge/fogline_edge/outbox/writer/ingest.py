@@ -10,8 +10,10 @@ import msgspec
 
 from fogline.dead_letter import DEAD_TYPE
 from fogline.events.event import CONFLICTING, POSSIBLE_DUPLICATE, Arrival, Lane, Receipt
-from fogline.events.identity import AckDelivery, Dedup, digest, sequence_id
+from fogline.events.identity import AckDelivery, Dedup, sequence_id
+from fogline.events.large_body import BodyChunk, end_of_body, read_dataref, unfinished_key
 from fogline.gateway.ledger import STATEMENT_CONTENT_TYPE, RuleOutcome, Statement, count_rule, encode_statement
+from fogline.process.crash_points import CrashPoint, crash_point
 from fogline.tracing.spans import ExportSpans
 from fogline_edge.event_spans import store_spans
 from fogline_edge.machine.boot import SYSTEM, Clock, Moment, moment
@@ -191,6 +193,8 @@ class Ingest:
     def take(self, group: Group, waiting: Waiting) -> Receipt:
         """Recognise an arrival as a duplicate, or append it to its lane's stream."""
         arrival, by_rule, self._new_id = waiting.arrival, False, ""
+        if arrival.dataref is not None:
+            return self._take_part(group, arrival, waiting.when)
         if self._rules is not None:
             arrival = self._rules.prepare(arrival, self.count_rule)
             by_rule = arrival.identity is not None
@@ -202,11 +206,24 @@ class Ingest:
                 self.listener.heard(group, arrival)
         return receipt
 
+    def _take_part(self, group: Group, arrival: Arrival, when: Moment) -> Receipt:
+        """Take a chunk, the event, or the end of a large body, which no rule reads. After the last two it is not unfinished."""
+        receipt = self._take(group, arrival, when, by_rule=False)
+        part = read_dataref(arrival.dataref or "")
+        if not isinstance(part, BodyChunk):
+            crash_point(CrashPoint.BEFORE_BODY_COMMIT)
+            keep_value(self.connection, unfinished_key(part.id), None)
+            if receipt is Receipt.DUPLICATE:
+                self._streams.of_lane(arrival.lane).counts.acknowledged += 1
+                self.append(group, end_of_body(arrival, part.id), when, NO_IDENTITY)
+        return receipt
+
     def _take(self, group: Group, arrival: Arrival, when: Moment, *, by_rule: bool) -> Receipt:
         sent = arrival.retransmission
         if sent is not None and sent.ack_delivery is AckDelivery.DOUBTFUL and arrival.type != DEAD_TYPE:
             arrival = self.duplicates.with_possible_original(arrival, sent)
-        reduces = self._rules is not None and self.reducer is not None and self.reducer.applies(arrival)
+        may_reduce = self._rules is not None and arrival.dataref is None
+        reduces = may_reduce and self.reducer is not None and self.reducer.applies(arrival)
         if by_rule or arrival.evidence is not None or has_rare_attributes(arrival):
             return self._take_special(group, arrival, when, reduces=reduces)
         return self._take_plain(group, arrival, when, reduces=reduces)
@@ -247,7 +264,7 @@ class Ingest:
     def _take_special(self, group: Group, arrival: Arrival, when: Moment, *, reduces: bool) -> Receipt:
         """Take an arrival with a device identity or with rare attributes."""
         sent, duplicates = arrival.retransmission, self.duplicates
-        payload = digest(arrival.channel, arrival.data, sent.token if sent else b"")
+        payload = arrival.payload_digest(sent.token if sent else b"")
         stream = self._streams.of_lane(arrival.lane)
         verdict = None
         if arrival.report is None or duplicates.is_news(group, arrival, arrival.report):

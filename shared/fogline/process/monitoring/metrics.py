@@ -182,6 +182,12 @@ _MEANINGS = {  # Meaning by name, for each part of a process and each type. A pa
         "answers": "responses of devices to commands",
         "refused reason": "requests answered with another error",
     },
+    ("bodies", _GAUGE): {"uploads": "large bodies that devices send at this time"},
+    ("bodies", _COUNTER): {
+        "whole": "large bodies that came whole",
+        "given_up": "large bodies that did not come whole",
+        "bytes": "bytes of large bodies that came whole",
+    },
     ("http", _GAUGE): {"connected": "connections that are open"},
     ("http", _COUNTER): {
         "connections": "TCP connections accepted",

@@ -1,0 +1,4 @@
+"""Large bodies beside the tables.
+
+`body_folder`: the folder of all bodies
+"""

@@ -1,0 +1,5 @@
+"""Large bodies of devices, whatever the protocol: stored in chunks while they come (`fogline.events.large_body`).
+
+`upload`: one body while it comes
+`uploads`: all bodies that come, and their limits
+"""

@@ -1,0 +1,157 @@
+"""One large body while it comes: its chunks go to the port, and the event of the device follows them."""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+import msgspec
+
+from fogline.errors import Poison, SlowDown
+from fogline.events.event import Arrival, Lane, Receipt
+from fogline.events.large_body import (
+    CHUNK_BYTES,
+    CHUNK_CONTENT_TYPE,
+    BodyChunk,
+    BodyDigests,
+    BodyRef,
+    end_of_body,
+    unfinished_key,
+)
+from fogline.process.crash_points import CrashPoint, crash_point
+from fogline_edge.adapters.port import Port
+from fogline_edge.body_settings import BodySettings
+
+WINDOW = 4
+"""Chunks of a body that may wait for their commit. Beyond that the adapter should read no more of it."""
+
+Done = Callable[[Receipt], None]
+
+
+class UploadOwner(Protocol):
+    """The uploads, as one of them sees them. `most`: limit of a body, in bytes."""
+
+    port: Port
+    settings: BodySettings
+    most: int
+
+    def ended(self, upload: "BodyUpload", *, whole: bool) -> None:
+        """Take note that the upload has come whole, or was given up."""
+
+
+class BodyUpload:
+    """A body that comes. Used on the loop.
+
+    `event`: the device's event, without data. `on_room`: called, at most once a commit, when the adapter may read on after
+    `crowded`.
+    """
+
+    def __init__(self, owner: UploadOwner, event: Arrival, on_room: Callable[[], None]) -> None:
+        self.event = event
+        self.size = 0
+        self.over = False
+        self._id = os.urandom(16).hex()
+        self._owner = owner
+        self._most = owner.most
+        self._loop = asyncio.get_running_loop()
+        self._until_s = self._loop.time() + owner.settings.max_time_s
+        self._on_room = on_room
+        self._digests = BodyDigests(event.channel)
+        self._buffer = bytearray()
+        self._chunks = 0
+        self._to_put: deque[tuple[Arrival, Done]] = deque()
+        self._uncommitted = 0
+        self._waits_for_room = False
+        note = msgspec.json.encode((event.device, event.channel, event.adapter, event.type))
+        owner.port.keep(unfinished_key(self._id), note, lambda: None)
+
+    @property
+    def crowded(self) -> bool:
+        """True while so many chunks wait for their commit that no more of the body should be read."""
+        return len(self._to_put) + self._uncommitted >= WINDOW
+
+    def write(self, data: bytes) -> None:
+        """Add the next bytes of the body. Raises `Poison` (`too-big`, `late`); then give the body up."""
+        if self._loop.time() > self._until_s:
+            raise Poison("late", "the body did not come whole in time")
+        if self.size + len(data) > self._most:
+            raise Poison("too-big", f"a body has at most {self._most} bytes")
+        self.size += len(data)
+        self._digests.update(data)
+        self._buffer += data
+        while len(self._buffer) >= CHUNK_BYTES:
+            self._cut()
+        self._put()
+
+    def finish(self, done: Done) -> None:
+        """Store the event: the body has come whole. `done` is called as by `Port.put`."""
+        if self._buffer:
+            self._cut()
+        self.over = True
+        self._on_room = lambda: None
+        ref = BodyRef(self._id, self._chunks, self.size, self._digests.sha256)
+        event = msgspec.structs.replace(
+            self.event, lane=Lane.BULK, data=b"", dataref=str(ref), body_digest=self._digests.identity
+        )
+        self._to_put.append((event, partial(_stored, done)))
+        self._put()
+        self._owner.ended(self, whole=True)
+
+    def give_up(self) -> None:
+        """End the body, which does not come whole. Ignored after `finish`, and the second time."""
+        if self.over:
+            return
+        self.over = True
+        self._on_room = lambda: None
+        self._buffer.clear()
+        self._to_put.clear()
+        self._to_put.append((end_of_body(self.event, self._id), lambda _: None))
+        self._put()
+        self._owner.ended(self, whole=False)
+
+    def _cut(self) -> None:
+        data = bytes(self._buffer[:CHUNK_BYTES])
+        del self._buffer[:CHUNK_BYTES]
+        event = self.event
+        chunk = Arrival(
+            device=event.device,
+            channel=event.channel,
+            lane=Lane.BULK,
+            content_type=CHUNK_CONTENT_TYPE,
+            data=data,
+            adapter=event.adapter,
+            type=event.type,
+            dataref=str(BodyChunk(self._id, self._chunks)),
+        )
+        self._chunks += 1
+        self._to_put.append((chunk, lambda _: None))
+
+    def _put(self) -> None:
+        """Put what waits, in order, as far as the port takes it."""
+        while self._to_put and not self._waits_for_room:
+            arrival, done = self._to_put[0]
+            try:
+                self._owner.port.put(arrival, partial(self._committed, done))
+            except SlowDown:
+                self._waits_for_room = True
+                self._owner.port.when_room(self._go_on)
+            else:
+                self._to_put.popleft()
+                self._uncommitted += 1
+
+    def _go_on(self) -> None:
+        self._waits_for_room = False
+        self._put()
+
+    def _committed(self, done: Done, receipt: Receipt) -> None:
+        self._uncommitted -= 1
+        done(receipt)
+        if not self.crowded:
+            self._on_room()
+
+
+def _stored(done: Done, receipt: Receipt) -> None:
+    crash_point(CrashPoint.AFTER_BODY_COMMIT_BEFORE_ACK)
+    done(receipt)

@@ -1,0 +1,94 @@
+"""All large bodies that come at present, with their limits; and the end of those that a former run of the gateway began."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from fogline.errors import Poison, SlowDown
+from fogline.events.event import Arrival, Lane
+from fogline.events.large_body import CHUNK_CONTENT_TYPE, UNFINISHED, end_of_body
+from fogline_edge.adapters.bodies.upload import BodyUpload
+from fogline_edge.adapters.port import Port
+from fogline_edge.body_settings import BodySettings
+
+OUTBOX_SHARE = 4
+"""A body takes at most one part in so many of the outbox: it must fit beside the chunks of others."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class BodyCounters:
+    """Counters of large bodies. `uploads`: those that come now."""
+
+    uploads: int = 0
+    whole: int = 0
+    given_up: int = 0
+    bytes: int = 0
+
+
+class BodyUploads:
+    """Begins uploads. Used on the loop. `is_private`: returns True if a rule removes fields of such an event.
+
+    `outbox_bytes`: limit of the outbox.
+    """
+
+    def __init__(self, port: Port, settings: BodySettings, outbox_bytes: int, is_private: Callable[[Arrival], bool]) -> None:
+        self.port = port
+        self.settings = settings
+        self.counters = BodyCounters()
+        self.most = min(settings.max_bytes, outbox_bytes // OUTBOX_SHARE)
+        self._is_private = is_private
+        self._open: dict[BodyUpload, str] = {}
+
+    def end_former(self) -> None:
+        """End the bodies that a former run of the gateway has not got whole. Call it once, before the first `begin`."""
+        for key, note in self.port.kept(UNFINISHED).items():
+            device, channel, adapter, kind = msgspec.json.decode(note, type=tuple[str, str, str, str])
+            begun = Arrival(
+                device=device,
+                channel=channel,
+                lane=Lane.BULK,
+                content_type=CHUNK_CONTENT_TYPE,
+                data=b"",
+                adapter=adapter,
+                type=kind,
+            )
+            self._end(end_of_body(begun, key.removeprefix(UNFINISHED)))
+
+    def begin(self, event: Arrival, on_room: Callable[[], None], size: int) -> BodyUpload:
+        """Begin a body. `event`: without data. `size`: in bytes, as far as it is known. `on_room`: see `BodyUpload`.
+
+        Raises `Poison` (`too-big`, `private`) if the body cannot be stored, and `SlowDown` if too many bodies come.
+        """
+        if size > self.most:
+            raise Poison("too-big", f"a body has at most {self.most} bytes")
+        if self._is_private(event):
+            raise Poison("private", "a rule removes private fields of this event, and rules read no large body")
+        of_device = sum(each == event.device for each in self._open.values())
+        if len(self._open) >= self.settings.max_uploads or of_device >= self.settings.max_device_uploads:
+            raise SlowDown("too many large bodies come at this time", retry_after_s=10)
+        upload = BodyUpload(self, event, on_room)
+        self._open[upload] = event.device
+        self.counters.uploads += 1
+        return upload
+
+    def ended(self, upload: BodyUpload, *, whole: bool) -> None:
+        """See `UploadOwner.ended`."""
+        del self._open[upload]
+        self.counters.uploads -= 1
+        if whole:
+            self.counters.whole += 1
+            self.counters.bytes += upload.size
+        else:
+            self.counters.given_up += 1
+            text = "a body of device %s was given up after %d bytes"
+            _log.info(text, upload.event.device, upload.size, extra={"reason": "body-given-up"})
+
+    def _end(self, end: Arrival) -> None:
+        try:
+            self.port.put(end, lambda _: None)
+        except SlowDown:
+            self.port.when_room(lambda: self._end(end))
