@@ -29,4 +29,5 @@
 `sink_settings`: settings of the databases that sinks fill
 `sinks`: a table in a database, exactly once
 `store`: the object store of tables and checkpoint
+`table_settings`: settings of the maintenance of tables and large bodies
 """

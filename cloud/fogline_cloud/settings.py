@@ -17,6 +17,7 @@ from fogline.tracing.settings import TracingSettings, resolve_tracing
 from fogline_cloud.fleet_settings import FleetSettings, require_longer
 from fogline_cloud.kafka.connection_settings import resolve_files
 from fogline_cloud.sink_settings import SinkSettings, resolve_sinks
+from fogline_cloud.table_settings import TablesSettings
 
 Identifier = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:\-]{1,64}$")]
 SERVER_PATTERN = "^https?://[^/]+/?$"
@@ -222,24 +223,6 @@ class StoreSettings(_Strict, frozen=True, kw_only=True):
     themselves: in the environment, and with the role of the machine or the pod."""
     path_style: bool | None = None
     """If true, the bucket is in the path of a request, else in the host's name. Default: true with an `endpoint`."""
-
-
-class TablesSettings(_Strict, frozen=True, kw_only=True):
-    """Maintenance of the tables (`fogline table maintain`)."""
-
-    maintain_every_min: Annotated[float, Meta(ge=0)] = 10.0
-    """How often a running flow starts the maintenance of its tables, in minutes. 0: never; run it from a timer then."""
-    keep_days: Annotated[int, Meta(ge=8)] | None = None
-    """How many days rows of `events` and `readings` are kept, longer than Kafka keeps its records. Default: for ever."""
-    vacuum_days: Annotated[float, Meta(ge=1)] = 7.0
-    """How many days files are kept that the newest version of a table does not need, for readers of earlier versions, as far as
-    the log goes back. For readers that note their version (`fogline table readers`) up to 30 days."""
-    keep_commits: Annotated[int, Meta(ge=1000)] = 10_000
-    """Number of versions of a table that its log goes back to: 2.8 hours at a commit a second, 7 days at one a minute. The time
-    of a commit grows with it on a local disk. For readers that note their version the log goes back up to 30 days."""
-    sort_closed_days: bool = False
-    """If true, maintenance sorts the rows of each closed day of `readings` by device, so that a query for one device reads few
-    files. It writes each day once more, and takes some 500 MiB of memory (docs/operations.md)."""
 
 
 class OperatorSettings(_Strict, frozen=True, kw_only=True):

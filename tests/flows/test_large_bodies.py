@@ -110,7 +110,7 @@ def test_end_of_a_body_is_noted_and_is_no_event(folder, make_event):
     end = make_event(b"", content_type=CHUNK_CONTENT_TYPE, dataref=str(BodyEnd(ID)))
     (row,) = rows_of(plan_for(folder), [end])
     assert (row["outcome"], row["reason"]) == ("chunk", "ended")
-    assert (folder / "bodies" / "gateway=gw-1" / ID / "ended").is_file()
+    assert (folder / "bodies" / "ended" / "gateway=gw-1" / ID).is_file()
 
 
 @pytest.mark.parametrize("dataref", ["https://example.org/x", f"fogline-body:{ID}?chunk=01", "fogline-body:../../x?chunk=1"])

@@ -1,6 +1,7 @@
 """Maintenance of the tables beside the running flow, by delta-rs. No Spark is needed.
 
 `beside_flow`: runs maintenance at intervals, in a process of its own
+`body_expiry`: deletes large bodies after their time
 `doubled`: undoes a compaction of rows that another one had moved already
 `forget`: removes what the tables hold about a device
 `key_files`: the key files of table `events`

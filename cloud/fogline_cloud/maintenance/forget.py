@@ -1,10 +1,12 @@
 """Removes what the tables hold about one device, day by day, while the flow goes on.
 
 A row of `events` keeps its positions in Kafka and at the gateway, so that the ledger still balances; everything that the device
-sent or that names it becomes null, and its outcome is `forgotten`. Rows of `readings`, `raw` and `fleet` are deleted.
+sent or that names it becomes null, and its outcome is `forgotten`. Rows of `readings`, `raw` and `fleet` are deleted,
+and large bodies.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, date, datetime
 
 import msgspec
@@ -12,13 +14,17 @@ import pyarrow as pa
 from deltalake import QueryBuilder, write_deltalake
 
 from fogline.address import source_of
+from fogline.errors import Poison
+from fogline.events.large_body import read_dataref
 from fogline_cloud.fleet.fleet_table import fleet_of
+from fogline_cloud.flows.bodies.body_folder import bodies_in, body_path
 from fogline_cloud.flows.tables.schema import EventOutcome, literal
 from fogline_cloud.maintenance.key_files import delete_unneeded_key_files
 from fogline_cloud.maintenance.maintain import existing
 from fogline_cloud.maintenance.raw_rows import count_of_device, rows_of_others
 from fogline_cloud.maintenance.table import HOOK, WRITER, MaintainedTable
 from fogline_cloud.settings import CloudSettings
+from fogline_cloud.store.object_folder import ObjectFolder
 
 FORGOTTEN = (
     *("source", "id", "device", "type", "subject", "dedup", "time", "content_type", "adapter", "properties"),
@@ -43,6 +49,8 @@ def forget(settings: CloudSettings, device: str, on_day: Callable[[ForgottenDay]
             continue  # below
         table = MaintainedTable(name, folder)
         of_device = _DeviceRows(table, settings.tenant, device)
+        if name == "events" and not dry_run:
+            _delete_bodies(settings, of_device.bodies())  # first: after that, no row names them
         for day in sorted({each for each, _ in table.files()}):
             rows = of_device.count(day) if dry_run else of_device.forget(day)
             if rows:
@@ -56,6 +64,12 @@ def forget(settings: CloudSettings, device: str, on_day: Callable[[ForgottenDay]
         on_day(ForgottenDay("fleet", of_day, rows))
         total += rows
     return total
+
+
+def _delete_bodies(settings: CloudSettings, places: set[str]) -> None:
+    bodies = ObjectFolder(settings, bodies_in(settings.flow.tables, {}).path)
+    for place in sorted(places):
+        bodies.delete([each.path for each in bodies.objects(f"{place}/")])
 
 
 class _DeviceRows:
@@ -74,6 +88,19 @@ class _DeviceRows:
             query = f"SELECT count(*) AS n FROM rows WHERE {self._where(day)}"  # noqa: S608 - quoted
             found = QueryBuilder().register("rows", self._table.table).execute(query).read_all()
             return int(pa.table(found).column("n")[0].as_py())
+
+    def bodies(self) -> set[str]:
+        """Return the places of the device's large bodies."""
+        of_device = f"tenant = {literal(self._tenant)} AND device = {literal(self._device)}"
+        query = f"SELECT DISTINCT gateway, dataref FROM rows WHERE {of_device} AND dataref IS NOT NULL"  # noqa: S608 - quoted
+        with self._table.mapped():
+            self._table.table.update_incremental()
+            found = pa.table(QueryBuilder().register("rows", self._table.table).execute(query).read_all())
+        places = set()
+        for row in found.to_pylist():
+            with suppress(Poison):
+                places.add(body_path(row["gateway"], read_dataref(row["dataref"]).id))
+        return places
 
     def forget(self, day: date) -> int:
         # The bound on batches tells Delta that rows which the flow appends meanwhile are not concerned.

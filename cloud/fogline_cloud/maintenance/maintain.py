@@ -15,7 +15,9 @@ from deltalake.exceptions import DeltaError
 
 from fogline.errors import FoglineError
 from fogline_cloud.fleet.fleet_table import fleet_of
+from fogline_cloud.flows.bodies.body_folder import bodies_in
 from fogline_cloud.flows.tables.files import TableFolder, tables_in
+from fogline_cloud.maintenance.body_expiry import delete_ended, delete_expired
 from fogline_cloud.maintenance.doubled import RECENT, undo_doubled
 from fogline_cloud.maintenance.key_files import delete_unneeded_key_files, files_without_keys, write_key_files
 from fogline_cloud.maintenance.plan import CLOSED_BYTES, SETTLED, SORTED_BYTES, compactions
@@ -23,6 +25,7 @@ from fogline_cloud.maintenance.sorted_days import sort_day, unsorted_days
 from fogline_cloud.maintenance.table import MaintainedTable
 from fogline_cloud.settings import CloudSettings
 from fogline_cloud.store.failure import named
+from fogline_cloud.store.object_folder import ObjectFolder
 from fogline_cloud.store.options import storage_of
 
 
@@ -30,7 +33,7 @@ class MaintenanceStep(msgspec.Struct, frozen=True, omit_defaults=True):
     """One finished step, or one to do. `before`, `after`: files of the day. `files`: number of files or counted days."""
 
     table: str
-    step: str  # count, delete, compact, sort, index, unindex, vacuum or log
+    step: str  # count, delete, compact, sort, index, unindex, vacuum, log, expire or end
     day: str = ""
     before: int = 0
     after: int = 0
@@ -52,6 +55,8 @@ class MaintenanceStep(msgspec.Struct, frozen=True, omit_defaults=True):
             "unindex": f"{self.files} unneeded key files deleted",
             "vacuum": f"{self.files} unneeded files deleted",
             "log": f"{self.files} old log files deleted",
+            "expire": f"{self.files} large bodies deleted after their time",
+            "end": f"{self.files} large bodies deleted that never came whole",
         }
         return f"{self.table}: {done[self.step]} ({self.seconds:.1f} s)"
 
@@ -84,7 +89,9 @@ def maintain(settings: CloudSettings, on_step: OnStep, now: datetime, *, dry_run
         except FoglineError as error:
             run.failed("open", error)
         done.append(not run.failures)
-    return all(done)
+    run = _Run("bodies", on_step, dry_run=dry_run)
+    run.expire_bodies(settings, now)
+    return all(done) and not run.failures
 
 
 def _checked(table: MaintainedTable, rewrite: Callable[[], int]) -> int:
@@ -144,6 +151,12 @@ class _Run:
                 return len(table.behind() if self._dry_run else table.update().days)
 
         self._count("count", count)
+
+    def expire_bodies(self, settings: CloudSettings, now: datetime) -> None:
+        """Delete large bodies after their time."""
+        bodies = ObjectFolder(settings, bodies_in(settings.flow.tables, {}).path)
+        self._count("expire", lambda: delete_expired(bodies, settings.tables, now, dry_run=self._dry_run))
+        self._count("end", lambda: delete_ended(bodies, settings.tables, now, dry_run=self._dry_run))
 
     def failed(self, step: str, error: FoglineError, day: str = "") -> None:
         self.failures += 1

@@ -1,8 +1,10 @@
 """A folder of small objects beside the tables, on a disk or in the object store. An object is put once, if it is absent."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
@@ -15,6 +17,13 @@ from fogline_cloud.store.options import is_stored
 from fogline_cloud.store.probe import object_client
 
 T = TypeVar("T")
+
+
+class StoredObject(NamedTuple):
+    """An object in the folder, and when it was written last."""
+
+    path: str
+    modified: datetime
 
 
 class ObjectFolder:
@@ -30,6 +39,26 @@ class ObjectFolder:
         found = self._do(lambda store: obstore.list(store, prefix=prefix).collect()) or ()
         stems = [each["path"].removeprefix(f"{prefix}/").removesuffix(".json") for each in found]
         return sorted(int(each) for each in stems if each.isascii() and each.isdecimal())
+
+    def folders(self, prefix: str = "") -> list[str]:
+        """Return the paths of the folders right below a path, in order."""
+        return sorted(self._do(lambda store: obstore.list_with_delimiter(store, prefix)["common_prefixes"]) or ())
+
+    def objects(self, prefix: str) -> Iterator[StoredObject]:
+        """Yield all objects below a path."""
+        found = self._do(lambda store: obstore.list(store, prefix=prefix))
+        while found is not None and (some := self._do(lambda _: next(found, None))):
+            yield from (StoredObject(each["path"], each["last_modified"]) for each in some)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Delete objects. One that is absent is no error."""
+
+        def delete(store: S3Store | LocalStore) -> None:
+            for path in paths:
+                with suppress(FileNotFoundError):
+                    obstore.delete(store, path)
+
+        self._do(delete)
 
     def get(self, path: str) -> bytes | None:
         """Return an object, `None` if it is absent."""
@@ -70,7 +99,7 @@ class ObjectFolder:
             return object_client(self._settings, self.place)
         if "://" in self.place:
             raise Misconfigured(f"{self.place}: [flow] tables must be a folder, or at s3://")
-        return LocalStore(prefix=self.place, mkdir=True)
+        return LocalStore(prefix=self.place, mkdir=True, automatic_cleanup=True)
 
 
 def numbered(prefix: str, number: int) -> str:

@@ -11,11 +11,14 @@ between the gateway and the store of bodies keeps state of a body.
 | the device's event | `fogline-body:{id}?chunks=342&bytes=67108864&sha256={64 hex digits}` |
 | the device sent no more, or the body was a duplicate | `fogline-body:{id}?ended=1` |
 
-Chunk and end have the content type `CHUNK_CONTENT_TYPE`, the event has that of its body. `{id}`: 32 hex digits.
+Chunk and end have the content type `CHUNK_CONTENT_TYPE`, the event has that of its body. `{id}`: 32 hex digits
+(`new_body_id`).
 """
 
 import hashlib
+import os
 import re
+from datetime import UTC, date, datetime
 from typing import Final
 
 import msgspec
@@ -43,6 +46,16 @@ _DATAREF = re.compile(
     r"|(?P<ended>ended=1))",
     re.ASCII,
 )
+
+
+def new_body_id(now_s: float) -> str:
+    """Return an id: the time in seconds since 1970, so that old bodies are found by their ids, and 96 random bits."""
+    return f"{int(now_s) & 0xFFFFFFFF:08x}{os.urandom(12).hex()}"
+
+
+def day_of(body: str) -> date:
+    """Return the UTC day in an id. It is that of the gateway's clock, which may have been wrong."""
+    return datetime.fromtimestamp(int(body[:8], 16), UTC).date()
 
 
 class BodyChunk(msgspec.Struct, frozen=True, gc=False):

@@ -33,13 +33,13 @@ class MadeTable:
         self.log.take_over(OWNER, {})
         self.batches = 0
 
-    def append(self, day: date, *devices: str) -> None:
-        """Commit a batch with one event of each device, `d-1` if none is given."""
+    def append(self, day: date, *devices: str, **columns: Any) -> None:
+        """Commit a batch with one event of each device, `d-1` if none is given. `columns`: other values."""
         batch = MicroBatch("main", OWNER.run, self.batches)
         self.batches += 1
-        self.log.append(self.files(batch, day, devices or ("d-1",)), batch, OWNER)
+        self.log.append(self.files(batch, day, devices or ("d-1",), **columns), batch, OWNER)
 
-    def files(self, batch, day, devices):
+    def files(self, batch, day, devices, **columns):
         moment = datetime(day.year, day.month, day.day, 1, tzinfo=UTC)
         same = {"tenant": "t", "run": batch.run, "batch": batch.number, "flow": "main", "ingested": moment}
         rows = [
@@ -47,6 +47,7 @@ class MadeTable:
             | {"first_sequence": at, "sequence": at, "outcome": "ok", "topic": "raw", "partition": 0, "offset": at}
             | {"recordedtime": moment, "time": moment, "data": b"x", "readings": [{"ordinal": 0}], "ordinal": 0}
             | {"headers": [{"key": "device_id", "value": device.encode()}], "value": b"%d" % at if self.name == "raw" else at}
+            | columns
             for at, device in enumerate(devices, batch.number * 100 + 1)
         ]
         with FileWriter(self.folder, MEASURED[self.name]) as writer:

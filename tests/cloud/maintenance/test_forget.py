@@ -6,10 +6,12 @@ import msgspec
 import pytest
 from deltalake import DeltaTable
 
+from fogline.events.large_body import BodyChunk, new_body_id
 from fogline_cloud.cli.main import main
 from fogline_cloud.fleet.fleet_table import fleet_of
 from fogline_cloud.maintenance.forget import FORGOTTEN, forget
 from fogline_cloud.maintenance.table import MaintainedTable
+from fogline_cloud.store.object_folder import ObjectFolder
 
 MONDAY, TUESDAY = date(2026, 1, 5), date(2026, 1, 6)
 
@@ -119,3 +121,14 @@ def test_a_forgotten_device_leaves_the_counts_of_the_fleet_also_of_days_that_wer
     ]
     rows = fleet_of(settings, today).current(["device", "events"]).to_pylist()
     assert sorted(((row["device"], row["events"]) for row in rows), key=repr) == [("d-1", 1), ("d-3", 1), (None, 1)]
+
+
+def test_large_bodies_of_the_device_are_deleted_and_no_others(settings, make_table):
+    events, bodies = make_table("events"), ObjectFolder(settings, f"{settings.flow.tables}/bodies")
+    make_table("readings")
+    for device in ("d-1", "d-2"):
+        name = new_body_id(0)
+        bodies.put(f"1970-01-01/gateway=gw-1/{name}/000000", device.encode())
+        events.append(MONDAY, device, gateway="gw-1", dataref=str(BodyChunk(name, 0)))
+    forget(settings, "d-2", lambda _: None, dry_run=False)
+    assert [bodies.get(each.path) for each in bodies.objects("")] == [b"d-1"]

@@ -2,9 +2,9 @@
 
 | object | content |
 |---|---|
-| `gateway={gateway}/{id}/000007` | chunk 7 of a body, as the gateway sent it |
-| `gateway={gateway}/{id}/event` | written when the event came: its `dataref` |
-| `gateway={gateway}/{id}/ended` | written when the gateway said that no event comes |
+| `{day}/gateway={gateway}/{id}/000007` | chunk 7 of a body, as the gateway sent it. The day is that of the id |
+| `{day}/gateway={gateway}/{id}/event` | written when the event came: its `dataref` |
+| `ended/gateway={gateway}/{id}` | written when the gateway said that no event comes |
 
 Every object has one content for ever, so that it does not matter how often, in which order, or by which worker it is written:
 a body needs no assembly, and a flow that goes on after a kill needs no state of it. The chunks in the order of their names are
@@ -22,11 +22,13 @@ import pyarrow.fs as pafs
 from fogline.address import is_identifier
 from fogline.errors import Poison
 from fogline.events.event import Event
-from fogline.events.large_body import BodyChunk, BodyRef, read_dataref
+from fogline.events.large_body import BodyChunk, BodyEnd, BodyRef, day_of, read_dataref
 from fogline_cloud.flows.tables.files import TableFolder
 
-EVENT, ENDED = "event", "ended"
-"""Names of the objects that are no chunks."""
+EVENT = "event"
+"""Name of the object beside the chunks of a body whose event has come."""
+ENDED = "ended"
+"""Folder of the names of bodies to which no event comes."""
 
 
 class ChunkMissing(Exception):
@@ -60,11 +62,13 @@ class BodyFolder:
                 continue
             with suppress(Poison):  # its row says that it is dead
                 part = read_dataref(event.dataref or "")
-                if isinstance(part, BodyChunk):
-                    self._write(chunk_path(event.gateway, part.id, part.number), event.data)
-                else:
-                    name = EVENT if isinstance(part, BodyRef) else ENDED
-                    self._write(f"{body_path(event.gateway, part.id)}/{name}", str(part).encode())
+                match part:
+                    case BodyChunk():
+                        self._write(chunk_path(event.gateway, part.id, part.number), event.data)
+                    case BodyRef():
+                        self._write(f"{body_path(event.gateway, part.id)}/{EVENT}", str(part).encode())
+                    case BodyEnd():
+                        self._write(f"{ENDED}/gateway={event.gateway}/{part.id}", str(part).encode())
 
     def chunks(self, event: Event) -> Iterator[bytes]:
         """Yield the body of an event in pieces. Raises `ChunkMissing`, and `Poison` (`bad-dataref`, `body-damaged`)."""
@@ -99,7 +103,7 @@ class BodyFolder:
 
 def body_path(gateway: str, body: str) -> str:
     """Return the folder of a body within that of all bodies."""
-    return f"gateway={gateway}/{body}"
+    return f"{day_of(body)}/gateway={gateway}/{body}"
 
 
 def chunk_path(gateway: str, body: str, number: int) -> str:

@@ -1,7 +1,7 @@
 """One large body while it comes: its chunks go to the port, and the event of the device follows them."""
 
 import asyncio
-import os
+import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -18,6 +18,7 @@ from fogline.events.large_body import (
     BodyDigests,
     BodyRef,
     end_of_body,
+    new_body_id,
     unfinished_key,
 )
 from fogline.process.crash_points import CrashPoint, crash_point
@@ -52,7 +53,7 @@ class BodyUpload:
         self.event = event
         self.size = 0
         self.over = False
-        self._id = os.urandom(16).hex()
+        self._id = new_body_id(time.time())
         self._owner = owner
         self._most = owner.most
         self._loop = asyncio.get_running_loop()
