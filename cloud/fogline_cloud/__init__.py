@@ -9,6 +9,7 @@
 `cli`: the command `fogline`
 `commands`: values and rules of commands
 `console`: the operator's page
+`credentials`: keys of devices
 `device_address`: the device that a message is about
 `devices`: the registry of devices
 `fleet`: the fleet over time: who is heard, silent, late

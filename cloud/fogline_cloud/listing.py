@@ -26,9 +26,10 @@ _DEFAULT = 1000
 
 
 class DeviceQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A question for devices. `where`: a filter such as `type=lamp,site=b*`."""
+    """A question for devices. `where`: a filter such as `type=lamp,site=b*`. `keys`: for the keys that they have instead."""
 
     where: str = ""
+    keys: bool = False
     limit: int = _DEFAULT
 
 
@@ -56,7 +57,10 @@ def properties_of(query: ListQuery) -> dict[str, Property]:
 def read_device_query(properties: Mapping[str, Property]) -> DeviceQuery:
     """Return the question in the properties of a link. Raises `Poison('bad-query')`, which names the property."""
     _check_names(properties, DeviceQuery)
-    return DeviceQuery(where=_text(properties, "where", _MAX_WHERE), limit=_limit(properties, MAX_DEVICES))
+    keys, where = properties.get("keys", False), _text(properties, "where", _MAX_WHERE)
+    if not isinstance(keys, bool) or (keys and where):
+        raise Poison("bad-query", "keys: expected true or false, and no `where` beside it")
+    return DeviceQuery(where=where, keys=keys, limit=_limit(properties, MAX_DEVICES))
 
 
 def read_command_query(properties: Mapping[str, Property]) -> CommandQuery:

@@ -104,12 +104,13 @@ class DeviceSettings(_Strict, frozen=True, kw_only=True):
     """The registry of devices (docs/device-registry.md)."""
 
     learn: Learn = Learn.REGISTERED
-    """Devices whose last event, gateways and firmware the registry notes. `all` also adds devices that nobody has set, with
-    their names, for as long as nobody forgets them."""
+    """Devices whose last event, gateways and firmware are noted. `all`: also those that nobody has set, until forgotten."""
     seen_every_s: Annotated[float, Meta(ge=1, le=86_400)] = 600.0
     """How often the registry notes that a gateway had events of a device, in seconds."""
     types: str | None = None
     """File with the commands of each type of device (docs/device-registry.md), read again when it changes. Default: none."""
+    credentials_key: str | None = None
+    """File with the key that seals devices' keys, the same at all bridges (docs/device-credentials.md). Default: none."""
 
 
 class Strategy(StrEnum):
@@ -128,8 +129,7 @@ class SharedSettings(_Strict, frozen=True, kw_only=True):
     subject: str = "*"
     """Shell pattern for the channel (`subject` of the event)."""
     strategy: Strategy = Strategy.DROP
-    """Treatment of a copy from a second gateway. `drop`: it is a duplicate. `mark`: it is kept, and column `again` is
-    true. `none`: it is kept unmarked."""
+    """A copy of a second gateway: `drop`: it is a duplicate; `mark`: kept, and column `again` is true; `none`: unmarked."""
     window_s: Annotated[float, Meta(gt=0, le=86_400)] = 30.0
     """Largest difference between the gateways' times of two copies, in seconds. Less than the counter takes to wrap."""
 
@@ -323,14 +323,16 @@ def load(path: Path, *, kafka: bool = True) -> CloudSettings:
         ble_keys=_beside(settings.flow.ble_keys, path),
         key_cache=_beside(settings.flow.key_cache, path),
     )
-    commands, bridge, operator = settings.commands, settings.bridge, settings.operator
+    commands, bridge, devices, operator = settings.commands, settings.bridge, settings.devices, settings.operator
     return msgspec.structs.replace(
         settings,
         kafka=resolve_files(settings.kafka, path),
         flow=flow,
         store=msgspec.structs.replace(settings.store, key_file=_secret(settings.store.key_file, path)),
         commands=msgspec.structs.replace(commands, signing_key=_secret(commands.signing_key, path)),
-        devices=msgspec.structs.replace(settings.devices, types=_beside(settings.devices.types, path)),
+        devices=msgspec.structs.replace(
+            devices, types=_beside(devices.types, path), credentials_key=_secret(devices.credentials_key, path)
+        ),
         bridge=msgspec.structs.replace(
             bridge,
             access=_beside(bridge.access, path),
@@ -354,9 +356,7 @@ def _beside(file: str | None, path: Path) -> str | None:
 
 def _secret(file: str | None, path: Path) -> str | None:
     """Return the path of a file with a secret that is read at the start only: a credential of that name comes first."""
-    if file is not None and (given := credential(file)) is not None:
-        return str(given)
-    return _beside(file, path)
+    return _beside(file, path) if file is None or (given := credential(file)) is None else str(given)
 
 
 def _tls_beside(tls: TlsSettings | None, path: Path) -> TlsSettings | None:

@@ -25,14 +25,12 @@ from fogline.process.console.terminal import show, tell
 from fogline.process.files.owner import become_owner
 from fogline.process.files.tls_files import require_tls
 from fogline.process.one_cpu import stay_on_one_cpu
-from fogline_edge.adapters.ble.state import BleState, lines_of
-from fogline_edge.adapters.mqtt_client.state import BrokerState
 from fogline_edge.gateway import run_gateway
 from fogline_edge.history.history_command import add_history
 from fogline_edge.machine.run_record import RunState, lines_of_run
 from fogline_edge.operate.first_settings import FILE, ask, next_steps, require_none, write_first
 from fogline_edge.operate.settings_check import check, require_bluetooth
-from fogline_edge.operate.status import read_events, read_status
+from fogline_edge.operate.status import read_events, read_status, show_rest
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.writer.quarantine import EventKey
 from fogline_edge.profiles.ble_files import built_in_profiles, find_profiles
@@ -280,21 +278,8 @@ def run_status(arguments: argparse.Namespace) -> int:
         show("it was replaced by a gateway that was restored from its backup later: it only delivers what it has")
     rows = [[each[name] for name in _COLUMNS] for each in status["streams"]]
     show_rows(_COLUMNS, rows, "no device has sent an event yet")
-    _show_rules(status)
-    for name, client in status["mqtt_clients"].items():
-        show(f"MQTT client {name}: {msgspec.convert(client, BrokerState).sentence}")
-    if "ble" in status:
-        for line in lines_of(msgspec.convert(status["ble"], BleState)):
-            show(line)
+    show_rest(status)
     return 0
-
-
-def _show_rules(status: dict[str, Any]) -> None:
-    if status["rules"]:
-        counted = [(rule, outcome, f"{events:,}") for rule, each in status["rules"].items() for outcome, events in each.items()]
-        show_rows(("rule", "outcome", "events"), counted, "")
-    for rule, problem in status["rule_problems"].items():
-        show(f"rule {rule}: the last event without a value of its condition: {problem}")
 
 
 def run_doctor(arguments: argparse.Namespace) -> int:

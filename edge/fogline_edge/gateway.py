@@ -12,8 +12,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fogline.commands.signature import read_keys
+from fogline.commands.signature import TrustedKeys, read_keys
 from fogline.errors import FoglineError, Misconfigured
+from fogline.gateway.message_signature import GatewayName
 from fogline.process import service_manager
 from fogline.process.cancellation import end_tasks
 from fogline.process.monitoring.statistics import answer_sigusr1
@@ -24,6 +25,8 @@ from fogline.transport.byte_budget import ByteBudget
 from fogline_edge.adapters.bodies.uploads import BodyUploads
 from fogline_edge.adapters.mqtt.server.listener import MqttListener, make_rates
 from fogline_edge.ble_settings import BleSettings
+from fogline_edge.credentials.credential_file import CredentialFile
+from fogline_edge.credentials.credential_updates import CredentialUpdates
 from fogline_edge.downlink.device_queues import THE_GATEWAY
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.downlink.history_reader import HistoryReader
@@ -135,11 +138,18 @@ async def _serve_devices(
     async with contextlib.AsyncExitStack() as open_adapters:
         open_adapters.callback(downlink.close)
         _answer_for_itself(settings, downlink, open_adapters)
-        adapters = await _open_adapters(settings, outbox, downlink, open_adapters)
+        credentials = await _open_credentials(settings, keys, open_adapters)
+        adapters = await _open_adapters(settings, outbox, downlink, credentials, open_adapters)
         statistics = StatisticsReader(settings, downlink.counters, outbox.clock)
         on_state = watchman.record.note_uplink
         uplink = Uplink(
-            outbox, settings.uplink, downlink.received, statistics=statistics.read, export=export, on_state=on_state
+            outbox,
+            settings.uplink,
+            downlink.received,
+            statistics=statistics.read,
+            export=export,
+            on_state=on_state,
+            credentials=credentials,
         )
         addresses = {name: address for each in adapters for name, address in each.addresses.items()}
         if settings.metrics is not None:
@@ -155,6 +165,18 @@ def _answer_for_itself(settings: EdgeSettings, downlink: Downlink, stack: contex
     reader = HistoryReader(downlink, Path(settings.data), keeps=keeps)
     downlink.reachable(THE_GATEWAY, reader)
     stack.push_async_callback(reader.close)
+
+
+async def _open_credentials(
+    settings: EdgeSettings, keys: TrustedKeys, stack: contextlib.AsyncExitStack
+) -> CredentialUpdates | None:
+    """Read the keys of devices, if an adapter needs them. Raises `Misconfigured`."""
+    if settings.coap is None:
+        return None
+    file = CredentialFile(Path(settings.data), f"{settings.tenant}/{settings.gateway}")
+    updates = CredentialUpdates(file.read(), file, GatewayName(settings.tenant, settings.gateway), keys)
+    await stack.enter_async_context(updates.running())
+    return updates
 
 
 @contextlib.asynccontextmanager
@@ -198,7 +220,11 @@ class _Adapter(NamedTuple):
 
 
 async def _open_adapters(
-    settings: EdgeSettings, outbox: Outbox, downlink: Downlink, stack: contextlib.AsyncExitStack
+    settings: EdgeSettings,
+    outbox: Outbox,
+    downlink: Downlink,
+    credentials: CredentialUpdates | None,
+    stack: contextlib.AsyncExitStack,
 ) -> list[_Adapter]:
     async def start(name: str, adapter: "_AnyAdapter") -> None:
         stack.push_async_callback(_end, name, adapter)
@@ -215,7 +241,8 @@ async def _open_adapters(
     if settings.coap is not None:
         from fogline_edge.adapters.coap.listener import CoapListener  # noqa: PLC0415 - aiocoap costs 3 MB, and not all need it
 
-        await start("coap", coap := CoapListener(outbox.port, settings.coap, downlink, budget))
+        store = credentials.store if credentials is not None else None
+        await start("coap", coap := CoapListener(outbox.port, settings.coap, downlink, budget, store))
         addresses = {"coap": "{}:{}".format(*coap.address)}
         adapters.append(_Adapter([AdapterCounters("coap", coap.counters)], addresses))
     if settings.http is not None:

@@ -28,6 +28,7 @@ _SUBJECTS = {
     "process": "Every process with an event loop",
     "outbox": "Gateway: outbox",
     "history": "Gateway: history of events that rules kept back",
+    "credentials": "Gateway: keys of devices",
     "uplink": "Gateway: connection to the bridge",
     "downlink": "Gateway: commands",
     "mqtt": "Gateway: MQTT server",

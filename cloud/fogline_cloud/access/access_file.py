@@ -43,6 +43,8 @@ class ManagerGrant(_Strict, frozen=True):
 
     name: Pattern
     devices: Patterns
+    credentials: bool = False
+    """They may change the keys of these devices too."""
 
 
 class ConsumerGrant(_Strict, frozen=True):
@@ -158,6 +160,13 @@ class Permissions:
         if self.is_admin(client):
             return True
         return any(fnmatchcase(client, each.name) and _any(device, each.devices) for each in self._file.manager)
+
+    def may_change_keys(self, client: str, device: str) -> bool:
+        """Return True if a client may add, rotate and revoke keys of this device."""
+        if self.is_admin(client):
+            return True
+        managers = (each for each in self._file.manager if each.credentials)
+        return any(fnmatchcase(client, each.name) and _any(device, each.devices) for each in managers)
 
     def may_consume(self, client: str, device: str) -> bool:
         """Return True if a client may receive events of this device; "" for any. Thread-safe."""

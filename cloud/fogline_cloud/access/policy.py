@@ -76,6 +76,12 @@ class Policy(msgspec.Struct, frozen=True):
         access = self.access()
         return access is None or not access.binds_devices or access.may_speak_for(gateway, device)
 
+    def may_change_keys(self, principal: Principal, device: str) -> bool:
+        """Return True if a client may add, rotate and revoke keys of a device, and read which it has."""
+        access = self.access()
+        is_client = principal.kind is PrincipalKind.CLIENT and principal.proof != KAFKA and self.knows(principal)
+        return is_client and (access is None or access.may_change_keys(principal.name, device))
+
     def needs_approval(self, device: str, command: str) -> bool:
         """Return True if a command waits until a second operator has approved it."""
         access = self.access()

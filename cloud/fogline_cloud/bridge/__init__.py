@@ -3,6 +3,7 @@
 `bridge`: the composition root
 `commands`: commands, desired states and the registry of devices
 `consumers`: events to and from AMQP clients
+`credentials`: keys of devices, and their way to gateways
 `door`: connections before and at their login
 `gateways`: connected gateways
 `group`: the group of bridges

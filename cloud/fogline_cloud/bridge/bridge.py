@@ -33,6 +33,7 @@ from fogline_cloud.bridge.commands.operators import OperatorHandler
 from fogline_cloud.bridge.commands.silent_devices import SilentDevices
 from fogline_cloud.bridge.consumers.client_events import ClientEventHandler
 from fogline_cloud.bridge.consumers.consumers import ConsumerHandler
+from fogline_cloud.bridge.credentials.device_keys import DeviceKeyring
 from fogline_cloud.bridge.door.authentication import Authentication
 from fogline_cloud.bridge.door.listener import LinkHandlers, Listener
 from fogline_cloud.bridge.door.revocation_feed import RevocationFeed
@@ -46,6 +47,7 @@ from fogline_cloud.bridge.group.shard_table import ShardTable
 from fogline_cloud.bridge.metrics import check_bridge, read_bridge
 from fogline_cloud.bridge.peers.audit_trail import AuditTrail
 from fogline_cloud.bridge.peers.forwarding import Forwarder
+from fogline_cloud.bridge.peers.peer import GatewayPeer
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.routes import Routes
 from fogline_cloud.devices.types_file import read_types
@@ -100,13 +102,14 @@ class Bridge:
         self._access = _access(settings.bridge)
         self._policy = _policy(settings, self._access)
         self._types = _types(settings.devices)
-        self._devices = Devices(self._clients, settings, self.shards, types=self._commands_by_type)
+        self._devices = Devices(self._clients, settings, self.shards, types=lambda: self._types.value if self._types else {})
         self.silent = SilentDevices(self._devices, settings)
+        self._keys = DeviceKeyring(self._clients, settings, self.shards, self._policy.may_speak_for, self._signer)
         self._enrolment = EnrolmentHandler(settings, self._audit)
         self._desired: DesiredStates | None = None
         self._kafka_commands: KafkaCommands | None = None
         self._consumers = ConsumerHandler(self._clients, self._policy, self._audit, settings.bridge.max_consumers)
-        self._lists = ListHandler(self._clients, self._devices, self._policy, self._audit)
+        self._lists = ListHandler(self._clients, self._devices, self._keys, self._policy, self._audit)
         self._feed: RevocationFeed | None = None
         self._files: asyncio.TimerHandle | None = None
         self._metrics: MetricsServer | None = None
@@ -125,6 +128,7 @@ class Bridge:
         self._ids = CommandIds(await asyncio.to_thread(command_key, self._clients, settings.tenant))
         self.listener = self._make_listener(self._ids, authentication)
         self._devices.start()
+        self._keys.start()
         self._route_feed.start()
         bound = await self.listener.start(*place)
         if websocket is not None:
@@ -136,7 +140,10 @@ class Bridge:
         if settings.bridge.metrics is not None:
             read = partial(read_bridge, self.listener, self.gateways, self._table, self.shards, self.fleet)
             self._metrics = MetricsServer(
-                settings.bridge.metrics, "bridge.metrics", lambda: chain(read(), self.silent.read()), self.problem
+                settings.bridge.metrics,
+                "bridge.metrics",
+                lambda: chain(read(), self.silent.read(), self._keys.read()),
+                self.problem,
             )
             self.metrics_address = await self._metrics.start()
         self._join("{}:{}".format(*bound))
@@ -152,7 +159,7 @@ class Bridge:
             self.gateways,
             self.fleet,
             settings.bridge,
-            on_welcomed=lambda peer: self._table.resume(peer.principal.name),
+            on_welcomed=self._on_welcomed,
             on_replies=EarlyVerdicts(self._table, settings.tenant, policy.may_speak_for).received,
             find_owner=self._find_owner,
             export=self._export,
@@ -182,7 +189,7 @@ class Bridge:
         self._devices.on_change.append(self._desired.changed)
         self._desired.start()
         events = ClientEventHandler(self.shards, policy, self._forwarder, self._export)
-        devices = DeviceHandler(self._devices, policy, self.shards, self._forwarder)
+        devices = DeviceHandler(self._devices, self._keys, policy, self.shards, self._forwarder)
         handlers = LinkHandlers(
             gateways, events, operators, self._enrolment, devices, self._consumers, self._lists, NoticeHandler(self._audit)
         )
@@ -203,6 +210,7 @@ class Bridge:
             former = self._access.value
             if self._access.get(at_once=at_once) is not former:
                 self.listener.withdrawals.take_permissions()
+                self._keys.distribution.permissions_changed()
                 self._audit.note(None, "ACCESS CHANGED", f"{self._settings.bridge.access} was read again")
         if self._types is not None:
             self._types.get(at_once=at_once)
@@ -212,6 +220,7 @@ class Bridge:
         self._files = self._loop.call_later(FILES_S, self._keep_files)  # first: an error must not end the looks
         self.read_again(at_once=False)
         self._enrolment.keep_list()
+        self._keys.distribution.sweep()
         if self._feed is not None:
             self._feed.exchange()
 
@@ -226,9 +235,6 @@ class Bridge:
             lost=partial(call_soon, self._loop, self._lose),
         )
         self._assignment.start()
-
-    def _commands_by_type(self) -> Mapping[str, str]:
-        return self._types.value if self._types is not None else {}
 
     async def _find_owner(self, shard_number: int) -> str:
         return await self._directory.find(shard_number) if self._directory is not None else ""
@@ -265,6 +271,7 @@ class Bridge:
             self._assignment.stop()
             await asyncio.to_thread(self._assignment.join, STOP_S)
         deadline = self._loop.time() + STOP_S
+        await self._keys.close(STOP_S)
         await asyncio.to_thread(self._devices.join, STOP_S)
         await asyncio.to_thread(self._route_feed.join, STOP_S)
         for shard in shards:
@@ -299,6 +306,10 @@ class Bridge:
         if (shard := self.shards.owned.pop(shard_number, None)) is not None:
             shard.stop()
             self.gateways.close_shard(shard_number, f"shard {shard_number} moved to another bridge")
+
+    def _on_welcomed(self, peer: GatewayPeer) -> None:
+        self._table.resume(peer.principal.name)
+        self._keys.distribution.welcomed(peer)
 
     def _on_changed(self, shard: Shard) -> None:
         if not shard.ready and self.shards.owned.get(shard.number) is shard:

@@ -14,6 +14,8 @@ class OwnDevices:
         self.written: set[str] = set()
         """New devices that this ownership has written, and that the table of all devices may not have yet."""
         self.desired: dict[str, DesiredRecord] = {}
+        self.sealed_keys: dict[str, bytes] = {}
+        """The keys of devices, sealed (`fogline_cloud.credentials.credential_record`)."""
 
     def apply(self, key: DeviceKey, value: bytes) -> None:
         """Take a record of the shard's partition, in Kafka's order. Raises `Poison('malformed')`."""
@@ -21,6 +23,13 @@ class OwnDevices:
             self.put(key.device, decode_device(value) if value else None)
         elif key.kind == DESIRED:
             self.want(key.device, read_document(value, DesiredRecord, "a desired state") if value else None)
+
+    def seal(self, device: str, value: bytes | None) -> None:
+        """Store the sealed keys of a device, or remove them."""
+        if value:
+            self.sealed_keys[device] = value
+        else:
+            self.sealed_keys.pop(device, None)
 
     def put(self, device: str, record: DeviceRecord | None) -> None:
         """Store what operators set of a device, or remove it."""

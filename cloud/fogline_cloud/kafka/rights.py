@@ -118,7 +118,7 @@ def _exclusive(tenant: str, shards: int) -> Iterator[tuple[str, str, str]]:
     """Yield the rights that nobody but the bridge should have."""
     own = [topics.commands(tenant), topics.audit(tenant), topics.devices(tenant), topics.crl(tenant)]
     yield from _each(("write",), [*topics.raw_topics(tenant), *own])
-    yield from _each(("read", "write"), [topics.checkpoint(tenant)])
+    yield from _each(("read", "write"), [topics.checkpoint(tenant), topics.credentials(tenant)])
     yield "read", "group", topics.bridge_group(tenant)
     yield "read", "group", topics.command_group(tenant)
     yield "read", "group", topics.consumer_group(tenant, "*")

@@ -51,6 +51,8 @@ checkpoint = _named("fogline.checkpoint")
 """Checkpoints of the shards (compacted); partition = shard."""
 devices = _named("fogline.devices")
 """The registry of devices (compacted), key = device, or device and gateway; partition = the shard of the name it is about."""
+credentials = _named("fogline.credentials")
+"""The sealed keys of devices (compacted), key = device; partition = the device's shard. Only bridges read it."""
 crl = _named("fogline.crl")
 """The list of revoked certificates (compacted), in one partition."""
 _OF_LANE = {Lane.ALARM: event, Lane.TELEMETRY: telemetry, Lane.BULK: telemetry, Lane.REPLY: command_response}
@@ -117,6 +119,7 @@ def all_topics(tenant: str, shards: int, *, kafka_commands: bool = False) -> lis
         Topic(audit(tenant), shards, {**long, "retention.ms": str(365 * _DAY_MS)}, by_shard=True),
         Topic(checkpoint(tenant), shards, compacted, by_shard=True),
         Topic(devices(tenant), shards, compacted, by_shard=True),
+        Topic(credentials(tenant), shards, compacted, by_shard=True),
         Topic(crl(tenant), 1, compacted),
     ]
 

@@ -57,6 +57,8 @@ def read_own_devices(clients: KafkaClients, tenant: str, shard: int) -> OwnDevic
             found.apply(read_key(stored.key), stored.value)
         except Poison as error:
             _log.warning("%s[%d] at %d is skipped: %s", stored.topic, shard, stored.offset, error)
+    for stored in read_committed(clients, {(topics.credentials(tenant), shard): None}):
+        found.seal(stored.key.decode("utf-8", "replace"), stored.value)
     return found
 
 

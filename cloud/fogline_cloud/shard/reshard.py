@@ -142,7 +142,7 @@ class _Mover:
 
         An open transaction of a bridge looks the same, and the record that is written beside it means nothing.
         """
-        state = [topics.checkpoint(self._tenant), topics.commands(self._tenant), topics.devices(self._tenant)]
+        state = [topic(self._tenant) for topic in MOVED_TOPICS]
         hanging = find_hanging(self._clients, [(topic, shard) for topic in state for shard in range(shards)])
         self._commit([(topic, _NOTHING, None, shard) for topic, shard in hanging])
 
@@ -154,11 +154,8 @@ class _Mover:
     def move(self, shard: int, shards: int) -> Counter[str]:
         """Move what does not belong to a former shard any more. Return the number of records by topic."""
         moved = Counter[str]()
-        for topic, home_of in (
-            (topics.checkpoint(self._tenant), gateway_of),
-            (topics.commands(self._tenant), _gateway_of_command),
-            (topics.devices(self._tenant), _home_of_device),
-        ):
+        for name, home_of in MOVED_TOPICS.items():
+            topic = name(self._tenant)
             newest = {each.key: each.value for each in read_committed(self._clients, {(topic, shard): None})}
             leaving = list(_leaving(newest, home_of, shard, shards))
             for first in range(0, len(leaving), MOVED_RECORDS):
@@ -212,3 +209,16 @@ def _gateway_of_command(_: bytes, value: bytes) -> str:
 
 def _home_of_device(key: bytes, _: bytes) -> str:
     return read_key(key).about
+
+
+def _device_of_keys(key: bytes, _: bytes) -> str:
+    return key.decode("utf-8", "replace")
+
+
+MOVED_TOPICS: dict[Callable[[str], str], HomeOf] = {
+    topics.checkpoint: gateway_of,
+    topics.commands: _gateway_of_command,
+    topics.devices: _home_of_device,
+    topics.credentials: _device_of_keys,
+}
+"""The topics of a tenant whose records move, with what tells the shard of one: those that an owner reads."""

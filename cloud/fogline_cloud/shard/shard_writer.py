@@ -71,7 +71,8 @@ class ShardWriter:
         """
         raw = topics.raw_topics(self.tenant)
         checkpoint = topics.checkpoint(self.tenant)
-        others = [topics.commands(self.tenant), topics.audit(self.tenant), topics.devices(self.tenant)]
+        own = (topics.commands, topics.audit, topics.devices, topics.credentials)
+        others = [each(self.tenant) for each in own]
         shard = self.producer.shard
         hanging = find_hanging(self._clients, [(topic, shard) for topic in (*raw, checkpoint, *others)])
         for topic, _ in hanging:
@@ -136,6 +137,10 @@ class ShardWriter:
     def write_device(self, key: DeviceKey, value: bytes | None) -> None:
         """Write a record of a device; `None` deletes it."""
         self._write_entry(topics.devices(self.tenant), key.encode(), value)
+
+    def write_keys(self, device: str, sealed: bytes | None) -> None:
+        """Write the sealed keys of a device; `None` deletes them."""
+        self._write_entry(topics.credentials(self.tenant), device.encode(), sealed)
 
     def write_audit(self, record: AuditRecord) -> None:
         """Write a decision to the audit topic, behind the one before it."""

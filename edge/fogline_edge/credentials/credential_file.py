@@ -6,6 +6,7 @@ It is not in the outbox's file, whose copies go to other places. A backup leaves
 import logging
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,7 +16,8 @@ from fogline.process.files.durable_file import replace_file, sync_path
 from fogline_edge.credentials.credential_store import CredentialStore
 
 FILE = "credentials.json"
-DAMAGED = "credentials.damaged"
+LOST = "credentials.lost"
+"""A file that was set aside; or, empty, the sign that a gateway was restored, and had credentials perhaps."""
 
 _log = logging.getLogger("fogline.credentials")
 
@@ -23,6 +25,38 @@ _log = logging.getLogger("fogline.credentials")
 class _Content(msgspec.Struct, frozen=True):
     owner: str  # tenant and gateway
     devices: list[msgspec.Raw]
+
+
+class CredentialState(NamedTuple):
+    """What a gateway has for `status`. `complete`: False if messages without protection are refused for all devices."""
+
+    devices: int
+    keys: int
+    complete: bool
+
+    @property
+    def sentence(self) -> str:
+        """The state in words."""
+        if self.complete:
+            return f"keys of devices: {self.keys:,} of {self.devices:,} devices"
+        return "keys of devices: lost; CoAP messages without protection are refused until a bridge sends them"
+
+
+def read_state(folder: Path) -> CredentialState | None:
+    """Return the state in a data folder, and change nothing; None without credentials."""
+    lost = (folder / LOST).exists()
+    try:
+        content = msgspec.json.decode((folder / FILE).read_bytes(), type=_Content)
+        found = [decode_credentials(bytes(each)) for each in content.devices]
+    except (OSError, Poison, msgspec.MsgspecError, UnicodeDecodeError):
+        return CredentialState(0, 0, complete=False) if lost or (folder / FILE).exists() else None
+    return CredentialState(len(found), sum(len(each.keys) for each in found), complete=True)
+
+
+def note_restored(folder: Path) -> None:
+    """Have a restored gateway refuse messages without protection until a bridge has sent the credentials. Raises `OSError`."""
+    if not (folder / FILE).exists():
+        (folder / LOST).touch(0o600)
 
 
 class CredentialFile:
@@ -43,12 +77,12 @@ class CredentialFile:
                 return CredentialStore([decode_credentials(bytes(each)) for each in content.devices])
             why = f"it belongs to gateway {content.owner!a}"
         except FileNotFoundError:
-            return CredentialStore(complete=not self._path.with_name(DAMAGED).exists())
+            return CredentialStore(complete=not self._path.with_name(LOST).exists())
         except OSError as error:
             raise Misconfigured(f"{self._path} cannot be read: {error.strerror}") from None
         except (Poison, msgspec.MsgspecError, UnicodeDecodeError) as error:
             why = str(error) if isinstance(error, Poison) else "it is damaged"
-        self._path.replace(self._path.with_name(DAMAGED))
+        self._path.replace(self._path.with_name(LOST))
         until = "Until a bridge has sent the credentials again, CoAP messages without protection are refused"
         _log.error("%s is set aside: %s. %s", self._path, why, until)
         return CredentialStore(complete=False)
@@ -57,5 +91,5 @@ class CredentialFile:
         """Write all credentials durably. Raises `OSError`."""
         content = {"owner": self._owner, "devices": list(devices)}
         replace_file(self._path, msgspec.json.encode(content) + b"\n")
-        self._path.with_name(DAMAGED).unlink(missing_ok=True)
+        self._path.with_name(LOST).unlink(missing_ok=True)
         sync_path(self._path.parent)

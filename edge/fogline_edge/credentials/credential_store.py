@@ -111,7 +111,10 @@ class CredentialStore:
         self._tell(ended)
 
     def end_expired(self) -> float | None:
-        """Tell of the keys whose time is over. Return the seconds until the next one's is; None if none has an end."""
+        """Tell of the keys whose time is over, also of those told before.
+
+        Return the seconds until the next one's is; None if none has an end.
+        """
         now_ms, ended, next_ms = self._now_ms(), list[tuple[str, int]](), list[int]()
         for each in self.all:
             live: list[DeviceKey] = [key for key in each.keys if key.valid_at(now_ms)]

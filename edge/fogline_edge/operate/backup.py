@@ -26,6 +26,7 @@ from fogline.errors import FoglineError, Misconfigured
 from fogline.process.files.durable_file import replace_file, sync_path
 from fogline.process.files.owner import FolderOwner, become_owner, owner_of, run_as
 from fogline_edge.adapters.mqtt.session.session_state import PREFIX, carries_commands
+from fogline_edge.credentials.credential_file import note_restored
 from fogline_edge.operate.first_settings import require_none
 from fogline_edge.outbox.file.copy_file import OLDEST, CopyRecord, change_copy
 from fogline_edge.outbox.file.data_folder import FILE, DataFolder, RunEnd, forget_journal_name
@@ -268,6 +269,8 @@ def _restore_outbox(source: BinaryIO, settings: EdgeSettings, made: str) -> int:
         waiting = _prepare(part, settings.outbox.max_bytes, name)
         sync_path(part)
         change_copy(data, lambda _: CopyRecord(restored=made))
+        if settings.coap is not None:
+            note_restored(data)
         folder.note(RunEnd.CLOSING)
         part.replace(data / FILE)
         sync_path(data)

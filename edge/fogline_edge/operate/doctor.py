@@ -35,6 +35,7 @@ from fogline.process.files.tls_files import client_context
 from fogline.tracing.collector import check_collector
 from fogline_edge.adapters.mqtt_client.state import BrokerState
 from fogline_edge.ble_settings import BleSettings
+from fogline_edge.credentials.credential_file import read_state
 from fogline_edge.machine.health import read_machine
 from fogline_edge.machine.process_end import EndCause
 from fogline_edge.machine.run_record import read_run
@@ -74,6 +75,7 @@ def diagnose(config: Path) -> Iterator[Finding]:
         "disk": partial(check_room, folder, "disk", _growth(settings)),
         "wear": partial(_wear, folder),
         "power": partial(_power, folder),
+        "credentials": partial(_credentials, folder),
     }
     if settings.uplink.tls is not None and settings.uplink.tls.certificate is not None:
         remedy = "Run: fogline-edge renew; after its end: fogline-edge enroll with a new token"
@@ -145,6 +147,17 @@ def _broker(folder: Path, name: str) -> Iterator[Finding]:
     client = msgspec.convert(state, BrokerState)
     remedy = "" if client.connected else f"Check [[mqtt_clients]] {name}, and whether the broker runs (docs/mqtt-brokers.md)"
     yield Finding(Grade.OK if client.connected else Grade.FAIL, f"broker {name}", client.sentence, remedy)
+
+
+def _credentials(folder: Path) -> Iterator[Finding]:
+    """Tell whether the gateway has the keys of its devices."""
+    if (state := read_state(folder)) is None:
+        return
+    if state.complete:
+        yield Finding(Grade.OK, "credentials", f"{state.keys:,} keys of {state.devices:,} devices")
+        return
+    text = "the keys of devices are lost, so CoAP messages without protection are refused"
+    yield Finding(Grade.FAIL, "credentials", text, "Connect it to a bridge with devices.credentials_key, which sends them")
 
 
 def _growth(settings: EdgeSettings) -> int:

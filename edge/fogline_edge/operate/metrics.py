@@ -55,6 +55,9 @@ def _read_outbox(folder: Path) -> Iterator[Sample]:
             yield Sample("fogline_outbox_rule_events_total", events, (rule, outcome))
     yield Sample("fogline_outbox_file_bytes", status["bytes"])
     yield from _read_history(status["history"])
+    if (keys := status["credentials"]) is not None:
+        yield Sample("fogline_credentials_devices", keys["devices"])
+        yield Sample("fogline_credentials_complete", int(keys["complete"]))
 
 
 def _read_history(history: dict[str, Any] | None) -> Iterator[Sample]:

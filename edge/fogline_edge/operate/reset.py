@@ -74,7 +74,7 @@ def _wiped(config: Path, settings: EdgeSettings, data: Path) -> Iterator[Finding
     """Delete the files. The settings are the last, so that a reset that was interrupted can be repeated."""
     named = named_files(config, settings)
     inside = sorted(named.inside.values(), key=lambda path: path.name == config.name)
-    databases = (f"{data_folder.FILE}*", f"{history_file.NAME}*", f"{copy_file.FILE}*")
+    databases = (f"{data_folder.FILE}*", f"{history_file.NAME}*", f"{copy_file.FILE}*", "credentials.*")
     patterns = (*databases, full_record.FILE, run_record.FILE, run_record.NOTE, "lock")
     found = [*(each for pattern in patterns for each in sorted(data.glob(pattern))), *inside]
     deleted = 0

@@ -14,8 +14,11 @@ from fogline.errors import Misconfigured, Poison
 from fogline.events.codec import decode_event
 from fogline.events.event import Event, Lane, parse_rfc3339
 from fogline.gateway.ledger import total_by_rule
-from fogline_edge.adapters.ble.state import STATE_KEY, decode_state
-from fogline_edge.adapters.mqtt_client.state import read_clients
+from fogline.process.console.listing import show_rows
+from fogline.process.console.terminal import show
+from fogline_edge.adapters.ble.state import STATE_KEY, BleState, decode_state, lines_of
+from fogline_edge.adapters.mqtt_client.state import BrokerState, read_clients
+from fogline_edge.credentials.credential_file import CredentialState, read_state
 from fogline_edge.history.history_file import history_state
 from fogline_edge.machine.health import free_bytes
 from fogline_edge.machine.run_record import read_run
@@ -87,9 +90,26 @@ def read_status(folder: Path) -> dict[str, Any]:
         "full": _full(folder),
         "copy": msgspec.to_builtins(read_copy(folder)),
         "mqtt_clients": {name: msgspec.to_builtins(state) for name, state in read_clients(map(tuple, clients))},
+        "credentials": None if (keys := read_state(folder)) is None else keys._asdict(),
         "streams": streams,
     }
     return status if ble is None else {**status, "ble": msgspec.to_builtins(decode_state(ble[0]))}
+
+
+def show_rest(status: dict[str, Any]) -> None:
+    """Print what a status has beside its streams."""
+    if status["rules"]:
+        counted = [(rule, outcome, f"{events:,}") for rule, each in status["rules"].items() for outcome, events in each.items()]
+        show_rows(("rule", "outcome", "events"), counted, "")
+    for rule, problem in status["rule_problems"].items():
+        show(f"rule {rule}: the last event without a value of its condition: {problem}")
+    for name, client in status["mqtt_clients"].items():
+        show(f"MQTT client {name}: {msgspec.convert(client, BrokerState).sentence}")
+    if "ble" in status:
+        for line in lines_of(msgspec.convert(status["ble"], BleState)):
+            show(line)
+    if (keys := status["credentials"]) is not None:
+        show(CredentialState(**keys).sentence)
 
 
 def _history(folder: Path) -> dict[str, Any] | None:

@@ -24,6 +24,7 @@ from fogline.commands.cancel import CancelRequest, decode_cancel, is_cancel
 from fogline.commands.command import Command, JournalQuery, decode_command, decode_query, is_command, is_query
 from fogline.errors import Misconfigured, Poison, SlowDown, Unreachable
 from fogline.gateway import hello
+from fogline.gateway.credential_transfer import is_credentials
 from fogline.message import Message, Property
 from fogline.process.cancellation import end_tasks
 from fogline.process.files.bridge_address import BridgeAddress, parse_bridge
@@ -31,6 +32,7 @@ from fogline.process.files.settings_file import require_loopback
 from fogline.process.files.tls_files import check_private, client_context
 from fogline.process.files.user_file import read_password
 from fogline.transport.proxy.proxy_address import ProxyAddress, parse_proxy, with_password
+from fogline_edge.credentials.credential_updates import CredentialUpdates
 from fogline_edge.settings import ProxySettings, UplinkSettings
 from fogline_edge.uplink.lanes import LaneLinks
 from fogline_edge.uplink.pump import PumpContext
@@ -95,19 +97,21 @@ class Redirect(SlowDown):
 class BridgeSession:
     """One connection to `bridge` (`host:port`). `welcomed`: the bridge has accepted the hello."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - one caller
         self,
         context: PumpContext,
         bridge: str,
         on_command: OnCommand,
         statistics: ReadStatistics | None,
         on_welcome: Callable[[], None],
+        credentials: CredentialUpdates | None = None,
     ) -> None:
         self._context = context
         self._bridge = bridge
         self._on_command = on_command
         self._statistics = statistics
         self._on_welcome = on_welcome
+        self._credentials = credentials
         self.welcomed = False
         self._outbox = context.outbox
         self._settings = context.settings
@@ -191,6 +195,7 @@ class BridgeSession:
             epoch=self._hello_id.hex,
             copy=await self._outbox.copy.number(),
             journal=self._outbox.journal,
+            credentials_key=self._credentials.begin() if self._credentials is not None else "",
         )
         message = Message(
             body=hello.encode_hello(request),
@@ -271,7 +276,7 @@ class BridgeSession:
             self.closed(connection, f"link {link.name} was closed: {condition or 'no reason given'}")
 
     def received(self, connection: AmqpConnection, delivery: Delivery, data: bytes) -> None:
-        """Take the answer to hello, a command, or a query about one."""
+        """Take the answer to hello, a command, a query about one, or credentials of devices."""
 
         def settle(outcome: Outcome) -> None:
             connection.settle(delivery, outcome, credit=1)
@@ -286,6 +291,9 @@ class BridgeSession:
                 return
             if is_cancel(message):
                 self._on_command(decode_cancel(message), settle)
+                return
+            if is_credentials(message) and self._credentials is not None:
+                self._credentials.received(message, settle)
                 return
             welcome = hello.decode_welcome(message.body)
         except Poison as error:

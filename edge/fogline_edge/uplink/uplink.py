@@ -15,6 +15,7 @@ from fogline.process.cancellation import raise_if_cancelled
 from fogline.process.monitoring.metrics import Histogram
 from fogline.process.rates import Bucket
 from fogline.tracing.spans import ExportSpans
+from fogline_edge.credentials.credential_updates import CredentialUpdates
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import UplinkSettings
 from fogline_edge.uplink.pump import PumpContext
@@ -58,7 +59,8 @@ class Uplink:
 
     A bridge may redirect to the owner of the gateway's shard. If the owner does not serve the gateway, the first bridge is
     asked again, up to `MAX_REFUSALS` times. `statistics`: read for each bridge that asks for them. `export`: takes the spans of
-    settled events. `on_state`: called when a bridge serves the gateway, and when the connection has ended.
+    settled events. `on_state`: called when a bridge serves the gateway, and when the connection has ended. `credentials`: takes
+    those of devices, if the gateway needs them.
     """
 
     def __init__(
@@ -71,8 +73,10 @@ class Uplink:
         statistics: ReadStatistics | None = None,
         export: ExportSpans | None = None,
         on_state: OnState = lambda *_, **__: None,
+        credentials: CredentialUpdates | None = None,
     ) -> None:
         self._on_state = on_state
+        self._credentials = credentials
         self.state = UplinkState()
         self._on_command = on_command
         self._statistics = statistics
@@ -119,7 +123,7 @@ class Uplink:
     async def _serve(self, bridge: str) -> SlowDown | None:
         """Serve one connection to its end. Returns the bridge's refusal or redirect, `None` if there was none."""
         on_welcome = partial(self._on_state, bridge, "", connected=True)
-        session = BridgeSession(self._context, bridge, self._on_command, self._statistics, on_welcome)
+        session = BridgeSession(self._context, bridge, self._on_command, self._statistics, on_welcome, self._credentials)
         self._session = session
         began = time.monotonic()
         refusal: SlowDown | None = None

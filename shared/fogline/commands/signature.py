@@ -36,6 +36,10 @@ class Signer(msgspec.Struct, frozen=True):
         named = msgspec.structs.replace(request, key_id=self.key_id)
         return msgspec.structs.replace(named, signature=self.key.sign(signed_cancel(named)))
 
+    def sign_bytes(self, content: bytes) -> bytes:
+        """Return the signature of what is no command; without a key, nothing."""
+        return self.key.sign(content) if self.key is not None else b""
+
 
 class TrustedKeys(msgspec.Struct, frozen=True):
     """The keys whose signatures a gateway accepts, by key id; without any, none is needed."""
@@ -49,6 +53,10 @@ class TrustedKeys(msgspec.Struct, frozen=True):
     def doubt_cancel(self, request: CancelRequest) -> str | None:
         """Return the reason why a request to cancel cannot be trusted; `None` if it can."""
         return self._doubt(request.key_id, request.signature, signed_cancel(request))
+
+    def doubt_bytes(self, key_id: str, signature: bytes, content: bytes) -> str | None:
+        """Return the reason why what is no command cannot be trusted; `None` if it can."""
+        return self._doubt(key_id, signature, content)
 
     def _doubt(self, key_id: str, signature: bytes, signed: bytes) -> str | None:
         if not self.known:

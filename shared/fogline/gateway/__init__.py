@@ -1,5 +1,6 @@
 """Messages between a gateway and its bridge beside events and commands. No IO.
 
+`credential_transfer`: keys of devices on their way to a gateway
 `device_credentials`: keys with which devices prove their names
 `enrolment`: tokens and messages of a gateway that enrols
 `gateway_statistics`: a gateway's present numbers for its bridge

@@ -48,6 +48,9 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
 
     `journal`: random name of the journal of commands, made with its file. A restored, salvaged or empty outbox has a new one,
     so that a bridge knows whether this journal can have what another one had.
+
+    `credentials_key`: this connection's public key, for which the bridge seals credentials of devices; "": the gateway takes
+    none.
     """
 
     protocol: Small
@@ -59,6 +62,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     epoch: Epoch = ""
     copy: CopyNumber = 0
     journal: Epoch = ""
+    credentials_key: Annotated[str, msgspec.Meta(max_length=64)] = ""
 
 
 class Mark(msgspec.Struct, frozen=True):

@@ -90,7 +90,7 @@ def handlers(forwarder, shards):
         policy=policy,
         forwarder=forwarder,
     )
-    return operators, DeviceHandler(SimpleNamespace(), policy, shards, forwarder)
+    return operators, DeviceHandler(SimpleNamespace(), SimpleNamespace(), policy, shards, forwarder)
 
 
 KINDS = {

@@ -31,7 +31,7 @@ from fogline_cloud.shard.admission import Admission, Duplicate, Produce
 from fogline_cloud.shard.checkpoint import Layout, LayoutChanged, ShardOwner
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.recovery import read_checkpoint, read_commands, read_layout
-from fogline_cloud.shard.reshard import Resharding, reshard
+from fogline_cloud.shard.reshard import MOVED_TOPICS, Resharding, reshard
 from fogline_cloud.shard.shard_writer import ShardWriter
 from fogline_cloud.shard.topic_admin import check_topics, create_topics
 from fogline_cloud.shard.work.submissions import read_batch
@@ -167,6 +167,16 @@ def test_a_gateway_that_comes_back_after_weeks_goes_on_although_two_changes_pass
     assert site.places(gateway) == {shard_of(gateway, BEFORE): [1, 2, 3], shard_of(gateway, 5): [4]}
 
 
+def test_each_topic_of_which_an_owner_reads_the_newest_records_is_moved(site):
+    """Those of events and of decisions are read by consumers alone, from any partition."""
+    compacted = {
+        each.name
+        for each in topics.all_topics(site.tenant, AFTER)
+        if each.by_shard and "compact" in each.config["cleanup.policy"]
+    }
+    assert {name(site.tenant) for name in MOVED_TOPICS} == compacted
+
+
 def test_commands_and_devices_move_with_their_gateways_and_names(site):
     devices = [f"lamp-{number}" for number in range(8)]
     for shard in range(BEFORE):
@@ -178,6 +188,7 @@ def test_commands_and_devices_move_with_their_gateways_and_names(site):
             for name in devices:
                 if shard_of(name, BEFORE) == shard:
                     writer.write_device(device_key(name), encode_device(DeviceRecord(version=1, changed_ms=1, changed_by="a")))
+                    writer.write_keys(name, b"sealed")
             writer.producer.commit()
     reshard(site.after)
     found = {shard: read_commands(site.clients, site.tenant, shard) for shard in range(AFTER)}
@@ -187,7 +198,9 @@ def test_commands_and_devices_move_with_their_gateways_and_names(site):
     assert sum(map(len, found.values())) == len(GATEWAYS)
     for shard in range(AFTER):
         with site.owner(shard, AFTER) as (_, recovered):
-            assert sorted(recovered.devices.records) == sorted(each for each in devices if shard_of(each, AFTER) == shard)
+            own = sorted(each for each in devices if shard_of(each, AFTER) == shard)
+            assert sorted(recovered.devices.records) == own
+            assert sorted(recovered.devices.sealed_keys) == own
     table = DeviceTable()
     read = read_committed(site.clients, {(topics.devices(site.tenant), shard): None for shard in range(AFTER)})
     for each in sorted(read, key=lambda each: -each.partition):  # the worst order: what deletes a record comes after it

@@ -3,7 +3,7 @@
 import pytest
 
 from fogline.gateway.device_credentials import DeviceCredentials, OscoreKey, PskKey
-from fogline_edge.credentials.credential_file import DAMAGED, FILE, CredentialFile
+from fogline_edge.credentials.credential_file import FILE, LOST, CredentialFile, CredentialState, note_restored, read_state
 from fogline_edge.credentials.credential_store import CredentialStore
 
 KEY, OTHER = bytes(range(16)), bytes(range(16, 32))
@@ -91,8 +91,21 @@ def test_a_damaged_file_opens_no_device_until_the_credentials_are_there_again(tm
     assert file.read().is_protected("lamp-1")
     store = file.read()  # after one more restart
     assert (store.is_protected("lamp-1"), store.digest) == (True, "")
-    assert (tmp_path / DAMAGED).read_bytes() == content
+    assert (tmp_path / LOST).read_bytes() == content
     store.replace([of("lamp-2", psk(identity="lamp-2"))])
     file.write(store.all)
     assert not file.read().is_protected("lamp-1")
     assert file.read().is_protected("lamp-2")
+
+
+def test_a_restored_gateway_opens_no_device_until_the_credentials_are_there(tmp_path):
+    assert read_state(tmp_path) is None
+    note_restored(tmp_path)
+    file = CredentialFile(tmp_path, "acme/gw-1")
+    assert file.read().is_protected("lamp-1")
+    assert read_state(tmp_path) == CredentialState(0, 0, complete=False)
+    file.write([of("lamp-1", psk(), oscore()), of("lamp-2")])
+    assert read_state(tmp_path) == CredentialState(2, 2, complete=True)
+    assert not file.read().is_protected("lamp-3")
+    (tmp_path / FILE).write_bytes(b"{")
+    assert read_state(tmp_path) == CredentialState(0, 0, complete=False)

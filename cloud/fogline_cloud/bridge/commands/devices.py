@@ -16,11 +16,13 @@ from fogline.process.loop_calls import call_soon, on_thread
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.access.principal import Principal
 from fogline_cloud.bridge.commands.device_feed import DeviceFeed
+from fogline_cloud.bridge.credentials.device_keys import DeviceKeyring
 from fogline_cloud.bridge.group.shard_table import ShardTable
 from fogline_cloud.bridge.peers.forwarding import Forwarder
 from fogline_cloud.bridge.peers.peer import LinkHandler, Peer
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.commands.request import reply_owner
+from fogline_cloud.credentials.key_edits import KEY_ACTIONS, KeyEdit
 from fogline_cloud.device_address import device_of
 from fogline_cloud.devices.argument_check import refusal_of
 from fogline_cloud.devices.desired import read_want
@@ -150,8 +152,9 @@ def _set(reached: "asyncio.Future[None]") -> None:
 class DeviceHandler(LinkHandler):
     """Serves the links that send to `device/`. A change goes to the bridge that owns the device's shard."""
 
-    def __init__(self, devices: Devices, policy: Policy, shards: ShardTable, forwarder: Forwarder) -> None:
+    def __init__(self, devices: Devices, keys: DeviceKeyring, policy: Policy, shards: ShardTable, forwarder: Forwarder) -> None:
         self._devices = devices
+        self._keys = keys
         self._policy = policy
         self._shards = shards
         self._forwarder = forwarder
@@ -164,21 +167,31 @@ class DeviceHandler(LinkHandler):
         """See `LinkHandler`."""
         assert isinstance(address, DeviceAddress)
         device = device_of(message, address)
-        request = ""
-        if message.message_id is not None:
-            request = request_of(reply_owner(peer.principal), pack_id(message.message_id))
-        who = str(peer.principal)[:MAX_WHO]
-        edit = DeviceEdit(device, message.subject or "", who, message.body, request, _if_version(message))
-        require_may_edit(self._policy, peer.principal, edit)
+        change = self._change_of(peer, message, device)
         peer.check_quota()
         peer.count(commands=1, size_bytes=len(message.body))
         peer.queue(delivery, message)
         settle, number = partial(peer.settle_command, delivery), self._shards.number_of(device)
         if number in self._shards.owned or peer.forwarded:
-            self._devices.change(edit, settle)
+            change(settle)
         else:
             to = str(DeviceAddress(address.tenant, device))
             self._forwarder.send(peer, msgspec.structs.replace(message, to=to), number, settle)
+
+    def _change_of(self, peer: Peer, message: Message, device: str) -> Callable[[Callable[[Outcome], None]], None]:
+        """Return the change that a message asks for, if the peer may make it. Raises `Poison`."""
+        who, action = str(peer.principal)[:MAX_WHO], message.subject or ""
+        if action in KEY_ACTIONS:
+            if not self._policy.may_change_keys(peer.principal, device):
+                raise Poison("not-authorised", f"{peer.principal} may not change the keys of device {device}")
+            keys = KeyEdit(device, action, who, message.body)
+            return lambda settle: self._keys.change(keys, settle)
+        request = ""
+        if message.message_id is not None:
+            request = request_of(reply_owner(peer.principal), pack_id(message.message_id))
+        edit = DeviceEdit(device, action, who, message.body, request, _if_version(message))
+        require_may_edit(self._policy, peer.principal, edit)
+        return lambda settle: self._devices.change(edit, settle)
 
 
 def _if_version(message: Message) -> int | None:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 
 import msgspec
 
@@ -25,6 +26,7 @@ from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.bridge.commands.command_search import CommandSearch
 from fogline_cloud.bridge.commands.devices import Devices
 from fogline_cloud.bridge.commands.list_sender import IDLE_S, ListSender
+from fogline_cloud.bridge.credentials.device_keys import DeviceKeyring
 from fogline_cloud.bridge.peers.audit_trail import AuditTrail
 from fogline_cloud.bridge.peers.peer import LinkHandler, Peer
 from fogline_cloud.commands.newest_commands import ListedCommand
@@ -71,9 +73,10 @@ class _List:
 class ListHandler(LinkHandler):
     """Serves the receiving links `device/` and `command/`. All methods run on the loop."""
 
-    def __init__(self, clients: KafkaClients, devices: Devices, policy: Policy, audit: AuditTrail) -> None:
+    def __init__(self, clients: KafkaClients, devices: Devices, keys: DeviceKeyring, policy: Policy, audit: AuditTrail) -> None:
         self._clients = clients
         self._devices = devices
+        self._keys = keys
         self._policy = policy
         self._audit = audit
         self._lists: dict[Link, _List] = {}
@@ -124,6 +127,11 @@ class ListHandler(LinkHandler):
     async def _devices_of(self, each: _List) -> Iterator[Message]:
         assert isinstance(each.query, DeviceQuery)
         policy, principal, tenant = self._policy, each.peer.principal, each.address.tenant
+        if each.query.keys:
+            await self._keys.up_to_date()
+            may_read = partial(policy.may_change_keys, principal)
+            found, more = self._keys.facts(may_read, each.address.device, each.query.limit)
+            return chain((_message(msgspec.json.encode(facts)) for facts in found), [_complete(more)])
         where = read_filter([each.query.where] if each.query.where else [])
 
         def may_read_device(name: str) -> bool:

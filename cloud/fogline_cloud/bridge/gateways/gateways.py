@@ -101,7 +101,7 @@ class GatewayHandler(LinkHandler):
             return
         peer.settle(delivery, ACCEPTED)
         peer.set_beacon(request.beacon)
-        peer.journal = request.journal
+        peer.journal, peer.credentials_key = request.journal, request.credentials_key
         shard = self._shards.owned.get(peer.shard_number)
         if request.protocol != hello.PROTOCOL:
             why = f"this bridge speaks protocol {hello.PROTOCOL}, not {request.protocol}"

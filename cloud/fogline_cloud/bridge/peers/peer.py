@@ -98,6 +98,7 @@ class GatewayPeer(Peer):
     control: Sender | None = None  # for welcomes and commands, once attached
     welcomed: bool = False  # a hello was answered
     journal: str = ""  # the name of the gateway's journal of commands, of its hello
+    credentials_key: str = ""  # of its hello, for keys of devices (fogline.gateway.credential_transfer)
     unsettled_welcomes: int = 0
     _beacon: Beacon | None = None
     _beacon_at_s: float = 0.0

@@ -27,6 +27,7 @@ from fogline_cloud.authority.own_certificate import own_certificate_problems
 from fogline_cloud.cli.common import add_command
 from fogline_cloud.cli.operators.operator_link import refused
 from fogline_cloud.commands.client.operator_security import operator_security
+from fogline_cloud.credentials.vault import read_vault
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import CloudSettings, load
 from fogline_cloud.shard import topic_admin
@@ -66,6 +67,7 @@ def _checks(settings: CloudSettings) -> dict[str, Check]:
         "bridge": partial(_bridge, settings),
         "certificate": partial(_own_certificate, settings),
         "store": partial(_store, settings),
+        "credentials": partial(_credentials, settings),
     }
     if find_spec("pyspark") is not None:
         checks["Java"] = _java
@@ -83,6 +85,17 @@ def _checks(settings: CloudSettings) -> dict[str, Check]:
         if place and "://" not in place:
             checks[what] = partial(checkup.check_room, Path(place), what)
     return checks
+
+
+def _credentials(settings: CloudSettings) -> Iterator[Finding]:
+    if (path := settings.devices.credentials_key) is None:
+        return
+    try:
+        read_vault(settings.tenant, path)
+    except Misconfigured as error:
+        yield Finding(Grade.FAIL, "credentials", str(error), "All bridges of the tenant need the same file")
+    else:
+        yield Finding(Grade.OK, "credentials", f"{path} can seal and open the keys of devices")
 
 
 def _own_certificate(settings: CloudSettings) -> Iterator[Finding]:

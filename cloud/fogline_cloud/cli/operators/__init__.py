@@ -7,6 +7,7 @@
 `command_send`: `fogline command send`
 `console`: `fogline console`
 `device`: `fogline device`
+`device_credentials`: `fogline device credentials`
 `device_history`: `fogline device history`
 `http_link`: the HTTP API that operators' commands use
 `operator_link`: the bridge that operators' commands use

@@ -19,6 +19,7 @@ from fogline.process.console.terminal import show, tell
 from fogline.process.console.times import seconds
 from fogline.process.files.settings_file import load_toml
 from fogline_cloud.cli.common import add_command, add_group, device_argument, json_argument
+from fogline_cloud.cli.operators.device_credentials import add_credentials
 from fogline_cloud.cli.operators.device_history import add_history
 from fogline_cloud.cli.operators.operator_link import add_bridge, bridge_of, devices_of, refused
 from fogline_cloud.commands.client.operator_security import operator_security
@@ -38,6 +39,7 @@ examples:
   fogline device want lamp-1 '{"on": true}' --command switch
   fogline device show lamp-1 --json                   desired and reported state too
   fogline device history press-1 --since 2h           events that rules kept back at the gateway
+  fogline device credentials add lamp-1 --kind psk     a key for DTLS or OSCORE
   fogline device forget lamp-1
 
 exit status: 0 done, 1 no such device, no history, or the bridge refuses, 2 the input or the settings are wrong, 130 Ctrl-C
@@ -62,6 +64,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     forget = add_command(commands, "forget", run_forget, "remove a device from the registry; its events stay", **raw)
     want = add_command(commands, "want", run_want, "set the desired state; it is sent when the device is there", **raw)
     history = add_history(commands, raw)
+    add_credentials(commands)
     for each in (show, setting, want, forget, history):
         each.add_argument("device", type=device_argument, help="the device")
     want.add_argument("desired", metavar="JSON", help="the desired state, an object")

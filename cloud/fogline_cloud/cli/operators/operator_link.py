@@ -73,6 +73,11 @@ def devices_of(
     return _read(arguments, settings, DeviceAddress(settings.tenant, device), query)
 
 
+def keys_of(arguments: argparse.Namespace, settings: CloudSettings, device: str = "", *, limit: int = 1) -> Listing:
+    """Read which keys devices have, or `device`, from the bridge: no secrets. Raises as `devices_of`."""
+    return _read(arguments, settings, DeviceAddress(settings.tenant, device), DeviceQuery(keys=True, limit=limit))
+
+
 def commands_of(arguments: argparse.Namespace, settings: CloudSettings, query: CommandQuery, device: str = "") -> Listing:
     """Read the commands that match, of `device` or of all, from the bridge. Raises as `devices_of`."""
     return _read(arguments, settings, CommandAddress(settings.tenant, device), query)

@@ -15,6 +15,7 @@ from fogline.commands.command import Command, Deadline, JournalQuery, Reply, dig
 from fogline.commands.signature import TrustedKeys
 from fogline.events.codec import decode_event
 from fogline.events.event import Lane, Receipt
+from fogline_edge.credentials.credential_updates import CredentialUpdates
 from fogline_edge.downlink.device_queues import THE_GATEWAY
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.downlink.history_reader import HistoryReader
@@ -110,10 +111,15 @@ async def connected_gateway(
 
 @asynccontextmanager
 async def running_uplink(
-    outbox: Outbox, settings: UplinkSettings, on_command: OnCommand | None = None, backoff: Backoff | None = None
+    outbox: Outbox,
+    settings: UplinkSettings,
+    on_command: OnCommand | None = None,
+    backoff: Backoff | None = None,
+    credentials: CredentialUpdates | None = None,
 ) -> AsyncIterator[Uplink]:
     """Keep an outbox connected to its bridge, for the length of a block. Without `on_command` a command is an error."""
-    uplink = Uplink(outbox, settings, on_command or no_commands, backoff or Backoff(base_s=0.05, cap_s=0.5))
+    pauses = backoff or Backoff(base_s=0.05, cap_s=0.5)
+    uplink = Uplink(outbox, settings, on_command or no_commands, pauses, credentials=credentials)
     task = asyncio.create_task(uplink.run(), name=f"uplink of {outbox.gateway}")
     try:
         yield uplink

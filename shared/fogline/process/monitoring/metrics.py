@@ -103,6 +103,10 @@ _MEANINGS = {  # Meaning by name, for each part of a process and each type. A pa
     ("outbox", _COUNTER): {
         "rule_events rule outcome": "events with which a rule of the settings did something (docs/rules.md has the outcomes)",
     },
+    ("credentials", _GAUGE): {
+        "devices": "devices that have, or had, keys, as far as this gateway may hear them",
+        "complete": "0 while the gateway has lost these keys, and refuses all CoAP messages without protection",
+    },
     ("history", _GAUGE): {
         "events": "events that a rule kept back, and that keep_days keeps at the gateway",
         "file_bytes": "size of the file of these events, in bytes",
@@ -277,6 +281,8 @@ _MEANINGS = {  # Meaning by name, for each part of a process and each type. A pa
         "shards": "shards of the tenant, owned by this bridge or not",
         "gateways": "gateways that are connected",
         "clients": "operators and other AMQP clients that are connected",
+        "keyed_devices": "devices that have, or had, keys",
+        "gateways_behind": "connected gateways that do not have the newest keys of their devices",
         "queued_bytes": "bytes that wait for a Kafka transaction",
         "unfinished_bytes": "bytes of messages that have not come whole",
         "handshakes": "connections whose peers have not been let in yet",
