@@ -8,7 +8,7 @@ from fogline.amqp.wire import encode
 from fogline_lab.amqp import within
 from fogline_lab.amqp_bytes import RawAmqp, transfer
 from fogline_lab.intermediary.router import Router
-from fogline_lab.intermediary.routing import LINK_CAPACITY
+from fogline_lab.intermediary.router_links import LINK_CAPACITY
 from fogline_lab.waiting import until
 
 Q = "ingest/acme/0"

@@ -4,9 +4,12 @@
 `amqp_socket`: one accepted AMQP connection, with asyncio
 `artemis`: a real Artemis, which a test starts and kills
 `artemis_files`: its settings files
+`hostile_router`: the same router in the hands of an enemy
 `link_events`: what the peers of a router do
+`mischief`: what an enemy does to messages
 `outgoing_queues`: messages that leave over one connection, interleaved
 `passage`: links of a router, and messages on their way
 `router`: a stand-in of Qpid Dispatch and skupper-router
-`routing`: receivers, credit and outcomes of a router's addresses
+`router_links`: links of a router by their addresses, and credit
+`routing`: receivers and outcomes of messages in a router
 """

@@ -50,7 +50,7 @@ class LinkEvents:
         self._end_links(lambda native: native.connection == connection.native)
 
     def _end_links(self, condition: Any) -> None:
-        for native in [each for each in (*self._routing.receivers, *self._routing.senders) if condition(each)]:
+        for native in [each for each in (*self._routing.links.receivers, *self._routing.links.senders) if condition(each)]:
             self._routing.link_ended(native)
 
     def _attach(self, connection: AmqpSocket, native: Any) -> None:
@@ -59,34 +59,34 @@ class LinkEvents:
         native.source.copy(native.remote_source)
         native.target.copy(native.remote_target)
         if native.is_sender:
-            self._routing.attach_receiver(connection, native)
+            self._routing.links.attach_receiver(connection, native)
             native.open()
         else:
             native.open()
-            self._routing.attach_sender(connection, native)
+            self._routing.links.attach_sender(connection, native)
 
     def _flow(self, connection: AmqpSocket, native: Any) -> None:
         if native.is_sender:
             if native.drain_mode and not connection.outgoing.waits(native):
                 native.drained()
-        elif (sender := self._routing.senders.get(native)) is not None and (given_back := native.drained()):
-            self._routing.replenish(sender, given_back)
+        elif (sender := self._routing.links.senders.get(native)) is not None and (given_back := native.drained()):
+            self._routing.links.replenish(sender, given_back)
 
     def _arriving(self, native: Any) -> None:
-        sender = self._routing.senders.get(native.link)
+        sender = self._routing.links.senders.get(native.link)
         if sender is None:
             native.settle()
         elif native.aborted:
             self._routing.abort(sender)
             native.settle()
-            self._routing.replenish(sender, 1)
+            self._routing.links.replenish(sender, 1)
         elif native.readable:
             self._read(sender, native)
         elif native.settled:  # the sender wants no outcome any more
             parcel = sender.unanswered.pop(native, None)
             if parcel is not None:
                 parcel.native = None
-                self._routing.replenish(sender, 1)
+                self._routing.links.replenish(sender, 1)
             native.settle()
 
     def _read(self, sender: Ingress, native: Any) -> None:
@@ -108,7 +108,7 @@ class LinkEvents:
             del sender.unanswered[native]
             parcel.native = None
             native.settle()
-            self._routing.replenish(sender, 1)
+            self._routing.links.replenish(sender, 1)
         self._routing.take(parcel)
 
 

@@ -4,8 +4,8 @@ It does what skupper-router's source does with balanced addresses in one router 
 `src/router_core`):
 
 - A message goes to that receiver of its address which has the fewest unsettled messages.
-- Credit is the router's own: `routing.LINK_CAPACITY` for each sending link once its address has a receiver, and one more for
-  each settled message. Properties of connections and links are not passed on, and neither is a redirect.
+- Credit is the router's own: `router_links.LINK_CAPACITY` for each sending link once its address has a receiver, and one more
+  for each settled message. Properties of connections and links are not passed on, and neither is a redirect.
 - The receiver's outcome reaches the sender as it is. If a receiver ends, its messages are released, or modified with
   `delivery-failed` if it had begun to get them.
 - A message without a receiver is released, and the sender's credit is drained.
@@ -99,7 +99,7 @@ class Router:
 
     def detach(self, address: str) -> int:
         """Detach all links of an address, with an error. Returns their number."""
-        place = self.routing.places[address]
+        place = self.routing.links.at[address]
         links: list[Ingress | Egress] = [*place.receivers, *place.senders]
         for each in links:
             each.native.condition = proton.Condition(LOST, "the link was lost")
@@ -110,11 +110,11 @@ class Router:
 
     def part(self, address: str) -> None:
         """Lose the way to an address's receivers. They stay attached, and senders keep the credit that they have."""
-        self.routing.set_parted(address, parted=True)
+        self.routing.links.set_parted(address, parted=True)
 
     def join(self, address: str) -> None:
         """Find the way to an address's receivers again."""
-        self.routing.set_parted(address, parted=False)
+        self.routing.links.set_parted(address, parted=False)
 
     def _stop_listening(self) -> None:
         if self._server is not None:

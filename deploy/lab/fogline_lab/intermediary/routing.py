@@ -1,35 +1,17 @@
-"""Addresses of a router: which receiver gets a message, who has credit, and which outcome a sender gets."""
+"""Messages in a router: which receiver gets one, and which outcome its sender gets."""
 
 import itertools
-from collections import defaultdict
-from dataclasses import dataclass, field
 from typing import Any
 
 import proton
 
-from fogline_lab.intermediary.amqp_socket import AmqpSocket
 from fogline_lab.intermediary.outgoing_queues import Outgoing
 from fogline_lab.intermediary.passage import Egress, Ingress, Parcel, copy_outcome, set_outcome
-
-LINK_CAPACITY = 250
-
-
-@dataclass
-class AddressLinks:
-    """The links of one address. `parted`: the way to its receivers is lost, as between two routers."""
-
-    receivers: list[Egress] = field(default_factory=list)
-    senders: list[Ingress] = field(default_factory=list)
-    parted: bool = False
-
-    @property
-    def reachable(self) -> bool:
-        """True if a message to this address has a receiver."""
-        return bool(self.receivers) and not self.parted
+from fogline_lab.intermediary.router_links import RouterLinks
 
 
 class Routing:
-    """What a router does with links and messages; see `fogline_lab.intermediary.router`.
+    """What a router does with messages; see `fogline_lab.intermediary.router`. `links`: those of all peers.
 
     `release_next`: so many messages are released as if no receiver could be found. `modify_next`: the same with `modified`.
     `keep_outcomes`: receivers' outcomes are not passed on, as those that a killed router had not passed on.
@@ -37,53 +19,10 @@ class Routing:
     """
 
     def __init__(self) -> None:
+        self.links = RouterLinks()
         self.release_next = self.modify_next = self.forwarded = 0
         self.keep_outcomes = False
-        self.senders: dict[Any, Ingress] = {}
-        self.receivers: dict[Any, Egress] = {}
-        self.places: defaultdict[str, AddressLinks] = defaultdict(AddressLinks)
         self._numbers = itertools.count(1)
-
-    # --- links
-
-    def attach_sender(self, connection: AmqpSocket, native: Any) -> None:
-        """Take a link on which a peer sends."""
-        sender = self.senders[native] = Ingress(connection, native, native.remote_target.address or "", LINK_CAPACITY)
-        if sender.address:
-            self.places[sender.address].senders.append(sender)
-        self.replenish(sender, 0)
-
-    def attach_receiver(self, connection: AmqpSocket, native: Any) -> None:
-        """Take a link on which a peer receives."""
-        receiver = self.receivers[native] = Egress(connection, native, native.source.address or "")
-        place = self.places[receiver.address]
-        place.receivers.append(receiver)
-        self._pay(place)
-
-    def link_ended(self, native: Any) -> None:
-        """Forget a link: of the messages to its peer those that it had not begun to get are released, the others modified."""
-        sender, receiver = self.senders.pop(native, None), self.receivers.pop(native, None)
-        if sender is not None:
-            self.abort(sender)
-            if sender.address and sender in self.places[sender.address].senders:
-                self.places[sender.address].senders.remove(sender)
-            for parcel in sender.unanswered.values():
-                parcel.native = None
-        if receiver is not None:
-            place = self.places[receiver.address]
-            if receiver in place.receivers:
-                place.receivers.remove(receiver)
-            untouched = {each.tag for each in receiver.socket.outgoing.drop(native) if each.native is None}
-            for tag, parcel in receiver.unsettled.items():
-                if not self.keep_outcomes:
-                    self.answer(parcel, proton.Delivery.RELEASED if tag in untouched else proton.Delivery.MODIFIED)
-
-    def set_parted(self, address: str, *, parted: bool) -> None:
-        """Lose or find the way to an address's receivers. They stay attached, and senders keep the credit that they have."""
-        self.places[address].parted = parted
-        self._pay(self.places[address])
-
-    # --- messages
 
     def take(self, parcel: Parcel) -> None:
         """Do with what there is of a message what a router does: called for each part of it, and when it is whole."""
@@ -92,10 +31,9 @@ class Routing:
     def forward(self, parcel: Parcel) -> None:
         """Pass on what there is of a message. The first call selects its receiver, or answers the sender."""
         if parcel.outgoing is None:
-            place = self.places[parcel.address]
-            if self._refused(parcel, place):
+            if self._refused(parcel):
                 return
-            receiver = min(place.receivers, key=lambda each: len(each.unsettled))
+            receiver = self.choose(parcel, self.links.at[parcel.address].receivers)
             tag = f"{next(self._numbers):x}"
             parcel.egress, parcel.outgoing = receiver, Outgoing(receiver.native, tag, parcel.data, settled=parcel.settled)
             if not parcel.settled:
@@ -106,7 +44,11 @@ class Routing:
         if parcel.egress is not None:
             parcel.egress.socket.soon()
 
-    def _refused(self, parcel: Parcel, place: AddressLinks) -> bool:
+    def choose(self, parcel: Parcel, receivers: list[Egress]) -> Egress:  # noqa: ARG002 - a hostile router looks at the message
+        """Select the receiver of a message: the one that has the fewest unsettled ones."""
+        return min(receivers, key=lambda each: len(each.unsettled))
+
+    def _refused(self, parcel: Parcel) -> bool:
         """Return True, after answering, if a message goes to no receiver."""
         sender = parcel.ingress
         if self.modify_next:
@@ -115,9 +57,9 @@ class Routing:
         elif self.release_next:
             self.release_next -= 1
             self.answer(parcel, proton.Delivery.RELEASED)
-        elif not place.reachable:
+        elif not self.links.at[parcel.address].reachable:
             self.answer(parcel, proton.Delivery.RELEASED)
-            if sender is not None and sender.address:
+            if sender is not None and sender.address and sender.native in self.links.senders:
                 sender.drain()
         else:
             return False
@@ -131,28 +73,35 @@ class Routing:
             parcel.egress.unsettled.pop(parcel.outgoing.tag, None)
             parcel.egress.socket.soon()
 
-    # --- outcomes and credit
+    def link_ended(self, native: Any) -> None:
+        """Forget a link: of the messages to its peer those that it had not begun to get are released, the others modified."""
+        sender, receiver = self.links.remove(native)
+        if sender is not None:
+            self.abort(sender)
+            for parcel in sender.unanswered.values():
+                parcel.native = None
+        if receiver is not None:
+            untouched = {each.tag for each in receiver.socket.outgoing.drop(native) if each.native is None}
+            for tag, parcel in receiver.unsettled.items():
+                if not self.keep_outcomes:
+                    self.answer(parcel, proton.Delivery.RELEASED if tag in untouched else proton.Delivery.MODIFIED)
+
+    # --- outcomes
 
     def outcome(self, native: Any) -> None:
-        """Take what a receiver says of a message."""
-        receiver = self.receivers.get(native.link)
+        """Take what a receiver says of a message, and pass it on to the sender."""
+        receiver = self.links.receivers.get(native.link)
         parcel = receiver.unsettled.get(native.tag) if receiver is not None else None
-        if parcel is not None:
-            self.judge(parcel, native)
+        if parcel is not None and parcel.native is not None and not self.keep_outcomes:
+            copy_outcome(native, parcel.native)
+            if native.settled:
+                self._settle(parcel)
+            elif parcel.ingress is not None:
+                parcel.ingress.socket.soon()
         if native.settled:
             if receiver is not None:
                 receiver.unsettled.pop(native.tag, None)
             native.settle()
-
-    def judge(self, parcel: Parcel, native: Any) -> None:
-        """Pass the outcome that a receiver gave, `native`, on to the sender."""
-        if self.keep_outcomes or parcel.native is None:
-            return
-        copy_outcome(native, parcel.native)
-        if native.settled:
-            self._settle(parcel)
-        elif parcel.ingress is not None:
-            parcel.ingress.socket.soon()
 
     def answer(self, parcel: Parcel, state: Any) -> None:
         """Settle a message with an outcome of the router's own."""
@@ -167,16 +116,5 @@ class Routing:
         if sender.unfinished is parcel:  # proton discards what still comes of it
             sender.unfinished = None
         native.settle()
-        self.replenish(sender, 1)
+        self.links.replenish(sender, 1)
         sender.socket.soon()
-
-    def replenish(self, sender: Ingress, credit: int) -> None:
-        """Give credit back: at once if the address has a receiver."""
-        sender.owed += credit
-        if sender.owed and sender.native in self.senders and (not sender.address or self.places[sender.address].reachable):
-            owed, sender.owed = sender.owed, 0
-            sender.grant(owed)
-
-    def _pay(self, place: AddressLinks) -> None:
-        for sender in place.senders:
-            self.replenish(sender, 0)
