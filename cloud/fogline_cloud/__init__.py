@@ -2,6 +2,7 @@
 
 `access`: who may do what
 `api`: the HTTP API
+`api_settings`: settings of the HTTP API
 `audit`: the record of every decision
 `authority`: the certificate authority
 `bridge_exchange`: one question to a bridge

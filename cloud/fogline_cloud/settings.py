@@ -13,7 +13,9 @@ from fogline.events.event import Lane
 from fogline.installed import credential
 from fogline.process.files.settings_file import load_settings
 from fogline.process.files.tls_files import TlsSettings, resolve_tls
+from fogline.process.files.via_settings import ViaSettings, resolve_via
 from fogline.tracing.settings import TracingSettings, resolve_tracing
+from fogline_cloud.api_settings import ApiSettings, resolve_api
 from fogline_cloud.fleet_settings import FleetSettings, require_longer
 from fogline_cloud.kafka.connection_settings import resolve_files
 from fogline_cloud.sink_settings import SinkSettings, resolve_sinks
@@ -70,6 +72,8 @@ class BridgeSettings(_Strict, frozen=True, kw_only=True):
     enrolment: bool = False
     """If true, gateways get and renew their certificates here (`fogline gateway add`). Needs the authority's `ca.folder`."""
     tls: TlsSettings | None = None
+    via: list[ViaSettings] = msgspec.field(default_factory=list)
+    """Routers and brokers between gateways and this bridge, which connects to each of them (docs/way-out.md)."""
     one_cpu: bool = True
     """If true, all Python threads run on one CPU at a time, which costs less CPU time (docs/proofs/performance.md)."""
 
@@ -239,37 +243,6 @@ class OperatorSettings(_Strict, frozen=True, kw_only=True):
     tls: TlsSettings | None = None
 
 
-class ApiTlsSettings(_Strict, frozen=True, kw_only=True):
-    """Files in PEM for HTTPS, relative to the settings file."""
-
-    certificate: str
-    """File with the certificate of the API, and those between it and the authority's. `fogline ca issue bridge` makes one."""
-    key: str
-    """File with the private key of `certificate`. Only its owner may read it (mode 600)."""
-
-    @property
-    def ca(self) -> None:
-        """No authority: users log in with names and passwords."""
-
-
-class ApiSettings(_Strict, frozen=True, kw_only=True):
-    """The HTTP API (`fogline api run`). It reaches the bridge by `operator.bridge` and `operator.tls`."""
-
-    listen: str = "127.0.0.1:8080"
-    """Address to listen on as `host:port`. Beyond loopback it needs `api.tls`, and a bridge with TLS and `users`."""
-    metrics: str | None = None
-    """Address of `/metrics` and `/healthz` as `host:port`, for example `127.0.0.1:9467`. Only loopback. Default: none."""
-    max_connections: Annotated[int, Meta(ge=1, le=10_000)] = 500
-    """Largest number of HTTP connections. Further ones are closed at once."""
-    max_streams: Annotated[int, Meta(ge=1, le=1000)] = 100
-    """Largest number of event streams, each of which is a connection. Further ones get 503."""
-    max_commands: Annotated[int, Meta(ge=1000)] = 50_000
-    """Commands that can be listed and read: the newest ones, of all devices."""
-    rollouts: str | None = None
-    """Folder (relative to the settings file) of the roll-outs of the operator's page. Default: none, and it offers none."""
-    tls: ApiTlsSettings | None = None
-
-
 class CaSettings(_Strict, frozen=True, kw_only=True):
     """The certificate authority (`fogline ca`)."""
 
@@ -339,12 +312,13 @@ def load(path: Path, *, kafka: bool = True) -> CloudSettings:
             crl=_beside(bridge.crl, path),
             users=_beside(bridge.users, path),
             tls=_tls_beside(bridge.tls, path),
+            via=[resolve_via(each, path.parent.absolute()) for each in bridge.via],
         ),
         sinks=resolve_sinks(settings.sinks, path.parent.absolute()),
         operator=msgspec.structs.replace(
             operator, password_file=_secret(operator.password_file, path), tls=_tls_beside(operator.tls, path)
         ),
-        api=_api_beside(settings.api, path),
+        api=resolve_api(settings.api, path),
         ca=msgspec.structs.replace(settings.ca, folder=_absolute(settings.ca.folder, path)),
         tracing=resolve_tracing(settings.tracing, path.parent.absolute()),
     )
@@ -361,11 +335,6 @@ def _secret(file: str | None, path: Path) -> str | None:
 
 def _tls_beside(tls: TlsSettings | None, path: Path) -> TlsSettings | None:
     return None if tls is None else resolve_tls(tls, path.parent.absolute())
-
-
-def _api_beside(api: ApiSettings, path: Path) -> ApiSettings:
-    tls = api.tls and ApiTlsSettings(certificate=_absolute(api.tls.certificate, path), key=_absolute(api.tls.key, path))
-    return msgspec.structs.replace(api, rollouts=_beside(api.rollouts, path), tls=tls)
 
 
 def _place(place: str, path: Path, key: str) -> str:

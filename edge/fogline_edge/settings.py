@@ -10,6 +10,7 @@ from fogline.errors import Misconfigured
 from fogline.events.event import Lane
 from fogline.process.files.settings_file import load_settings
 from fogline.process.files.tls_files import TlsSettings, resolve_tls
+from fogline.process.files.via_settings import ViaSettings, resolve_via
 from fogline.tracing.settings import TracingSettings, resolve_tracing
 from fogline_edge.ble_settings import BleSettings
 from fogline_edge.body_settings import BodySettings
@@ -68,6 +69,7 @@ class UplinkSettings(StrictTable, frozen=True, kw_only=True):
     """`true`: the gateway renews the certificate that `fogline-edge enroll` has got for it."""
     tls: TlsSettings | None = None
     proxy: ProxySettings | None = None
+    via: ViaSettings | None = None
     batch_events: Annotated[int, Meta(ge=1, le=5000)] = 500
     """Largest number of events in one AMQP message."""
     batches_in_flight: Annotated[int, Meta(ge=1, le=100)] = 8
@@ -95,7 +97,9 @@ class UplinkSettings(StrictTable, frozen=True, kw_only=True):
 
     @property
     def bridges(self) -> list[str]:
-        """All bridges."""
+        """All bridges; the router or broker, if there is one between."""
+        if self.via is not None:
+            return [self.via.url]
         return [self.bridge] if isinstance(self.bridge, str) else self.bridge
 
 
@@ -312,6 +316,8 @@ def load(path: Path) -> EdgeSettings:
     data, ble, uplink = str(path.parent / settings.data), _resolve_ble(path, settings.ble), settings.uplink
     if uplink.tls is not None:
         uplink = msgspec.structs.replace(uplink, tls=resolve_tls(uplink.tls, path.parent))
+    if uplink.via is not None:
+        uplink = msgspec.structs.replace(uplink, via=resolve_via(uplink.via, path.parent))
     if uplink.proxy is not None:
         uplink = msgspec.structs.replace(uplink, proxy=_resolve(path, uplink.proxy, "password_file"))
     tracing = resolve_tracing(settings.tracing, path.parent)

@@ -14,6 +14,7 @@ The AMQP addresses are the same for a bridge, a router and a broker:
 | address | sender and content |
 |---|---|
 | `hello/{tenant}` | a gateway: the first message on a connection |
+| `hello/{tenant}/{shard}` | a gateway behind a router or a broker: the same, to the bridge that owns its shard |
 | `ingest/{tenant}/{shard}` | a gateway: events, over one link for each lane |
 | `control/{tenant}/{gateway}` | the bridge: the answer to hello, commands |
 | `command/{tenant}`, `command/{tenant}/{device}` | an operator: commands (as Eclipse Hono has it); the bridge: lists of them |
@@ -133,12 +134,13 @@ def source_of(tenant: str, device: str) -> str:
 
 
 class HelloAddress(msgspec.Struct, frozen=True):
-    """`hello/{tenant}`."""
+    """`hello/{tenant}`, or `hello/{tenant}/{shard}` for the bridge that owns a shard."""
 
     tenant: str
+    shard: int | None = None
 
     def __str__(self) -> str:
-        return f"hello/{self.tenant}"
+        return f"hello/{self.tenant}" if self.shard is None else f"hello/{self.tenant}/{self.shard}"
 
 
 class IngestAddress(msgspec.Struct, frozen=True):
@@ -263,7 +265,9 @@ def parse_address(text: str) -> Address:  # noqa: C901, PLR0911 - one for each k
     match text.split("/"):
         case ["hello", tenant] if is_identifier(tenant):
             return HelloAddress(tenant)
-        case ["ingest", tenant, shard] if is_identifier(tenant) and shard.isascii() and shard.isdecimal() and len(shard) <= 5:
+        case ["hello", tenant, shard] if is_identifier(tenant) and _is_shard(shard):
+            return HelloAddress(tenant, int(shard))
+        case ["ingest", tenant, shard] if is_identifier(tenant) and _is_shard(shard):
             return IngestAddress(tenant, int(shard))
         case ["control", tenant, gateway] if is_identifier(tenant) and is_identifier(gateway):
             return Control(tenant, gateway)
@@ -282,6 +286,10 @@ def parse_address(text: str) -> Address:  # noqa: C901, PLR0911 - one for each k
         case [endpoint, tenant, *device] if endpoint in _ENDPOINTS and is_identifier(tenant) and _is_device(device):
             return Reports(_ENDPOINTS[endpoint], tenant, _device(device))
     raise Poison("bad-address", f"no such address: {shown(text)}")
+
+
+def _is_shard(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 5
 
 
 def _is_device(levels: list[str]) -> bool:

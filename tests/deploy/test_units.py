@@ -8,8 +8,9 @@ import subprocess
 import pytest
 
 from fogline_cloud.api import logins
+from fogline_cloud.api_settings import ApiSettings
 from fogline_cloud.bridge.door import handshakes
-from fogline_cloud.settings import ApiSettings, BridgeSettings
+from fogline_cloud.settings import BridgeSettings
 from fogline_edge.adapters.http import listener as http_listener
 from fogline_edge.adapters.mqtt.server import listener as mqtt_listener
 from fogline_edge.settings import HttpSettings, MqttSettings

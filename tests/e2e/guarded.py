@@ -6,10 +6,11 @@ from msgspec.structs import replace
 
 from fogline.process.files.durable_file import write_new
 from fogline.process.files.tls_files import TlsSettings
+from fogline_cloud.api_settings import ApiTlsSettings
 from fogline_cloud.authority.ca_folder import ROOT
 from fogline_cloud.authority.certificates import Role
 from fogline_cloud.bridge.door.passwords import password_line
-from fogline_cloud.settings import ApiTlsSettings, OperatorSettings
+from fogline_cloud.settings import OperatorSettings
 from fogline_lab.credentials.authority_folder import PASSWORD
 from fogline_lab.line.secure_line import secure
 

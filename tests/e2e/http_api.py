@@ -8,8 +8,8 @@ import httpx
 from msgspec.structs import replace
 
 from fogline_cloud.api.api import Api
+from fogline_cloud.api_settings import ApiSettings
 from fogline_cloud.console.console import console_routes
-from fogline_cloud.settings import ApiSettings
 from fogline_lab.line.line import commandable
 from fogline_lab.waiting import until_not
 

@@ -13,12 +13,13 @@ from e2e.http_api import COMMANDS, SWITCH, api
 from fogline.commands.command import CommandState
 from fogline.process.files.durable_file import write_new
 from fogline.process.files.tls_files import TlsSettings
+from fogline_cloud.api_settings import ApiTlsSettings
 from fogline_cloud.authority.ca_folder import ROOT
 from fogline_cloud.authority.certificates import Role
 from fogline_cloud.bridge.door.passwords import password_line
 from fogline_cloud.cli.administration.audit import _records as audit_records
 from fogline_cloud.commands.client.operator import Ask, Operator
-from fogline_cloud.settings import ApiTlsSettings, OperatorSettings
+from fogline_cloud.settings import OperatorSettings
 from fogline_lab.amqp import within
 from fogline_lab.credentials.authority_folder import HERE, PASSWORD
 from fogline_lab.device.command_device import CommandDevice

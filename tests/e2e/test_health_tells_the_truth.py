@@ -8,13 +8,14 @@ from msgspec.structs import replace
 
 from fogline.process.checkup import Grade, check_room
 from fogline_cloud.api.api import Api
+from fogline_cloud.api_settings import ApiSettings
 from fogline_cloud.authority.ca_folder import LIST
 from fogline_cloud.authority.certificates import Role, now_utc
 from fogline_cloud.authority.own_certificate import own_certificate_problems
 from fogline_cloud.bridge.bridge import Bridge
 from fogline_cloud.kafka import consumer_thread
 from fogline_cloud.kafka.clients import KafkaClients
-from fogline_cloud.settings import ApiSettings, CloudSettings
+from fogline_cloud.settings import CloudSettings
 from fogline_cloud.shard.topic_admin import create_topics
 from fogline_edge.cli import main as edge
 from fogline_edge.machine.boot import SYSTEM

@@ -12,7 +12,7 @@ from fogline.errors import Misconfigured
 from fogline.events.event import Lane
 from fogline_cloud.api import http_server
 from fogline_cloud.api.api import Api
-from fogline_cloud.settings import ApiSettings, ApiTlsSettings
+from fogline_cloud.api_settings import ApiSettings, ApiTlsSettings
 from fogline_lab.amqp import within
 from fogline_lab.credentials.authority_folder import HERE, PASSWORD
 from fogline_lab.device.command_device import CommandDevice

@@ -21,7 +21,7 @@ from fogline.transport.byte_budget import ByteBudget
 from fogline.transport.http_framing import MAX_HEAD_BYTES, without_blank_lines
 from fogline.transport.unnamed_sockets import UnnamedSockets
 from fogline_cloud.api.http_door import HttpDoor
-from fogline_cloud.settings import ApiTlsSettings
+from fogline_cloud.api_settings import ApiTlsSettings
 
 HEAD_S = 10.0
 """Time that a client has to send the head of a request, and that TLS may take."""

@@ -8,5 +8,7 @@
 `gateways`: connected gateways
 `group`: the group of bridges
 `metrics`: the metrics and the health of a bridge
+`operator_files`: permissions, types of devices and the key of commands, from files
 `peers`: the connections that have logged in
+`via`: gateways behind a router or a broker
 """

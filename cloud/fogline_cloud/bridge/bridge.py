@@ -3,23 +3,18 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from itertools import chain
 
-from fogline.commands.signature import Signer, read_signer
 from fogline.errors import Misconfigured
 from fogline.process.files.settings_file import require_loopback, split_endpoint
-from fogline.process.files.tls_files import ReadAgain
-from fogline.process.files.user_file import read_text
 from fogline.process.loop_calls import call_soon
 from fogline.process.monitoring.metrics_server import MetricsServer
 from fogline.process.monitoring.statistics import answer_sigusr1
 from fogline.process.service_manager import watched
 from fogline.tracing.activation import tracing
 from fogline.tracing.spans import ExportSpans
-from fogline_cloud.access.access_file import Permissions, loosened, read_permissions
-from fogline_cloud.access.policy import Policy
 from fogline_cloud.bridge.commands.command_key import command_key
 from fogline_cloud.bridge.commands.command_sender import CommandSender
 from fogline_cloud.bridge.commands.command_table import CommandTable
@@ -45,16 +40,17 @@ from fogline_cloud.bridge.group.route_feed import route_feed
 from fogline_cloud.bridge.group.shard_assignment import ShardAssignment, ShardDirectory
 from fogline_cloud.bridge.group.shard_table import ShardTable
 from fogline_cloud.bridge.metrics import check_bridge, read_bridge
+from fogline_cloud.bridge.operator_files import open_access, open_signer, open_types, policy_of
 from fogline_cloud.bridge.peers.audit_trail import AuditTrail
 from fogline_cloud.bridge.peers.forwarding import Forwarder
 from fogline_cloud.bridge.peers.peer import GatewayPeer
+from fogline_cloud.bridge.via.vias import Vias
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.routes import Routes
-from fogline_cloud.devices.types_file import read_types
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.consumer_thread import stuck_consumers
-from fogline_cloud.settings import BridgeSettings, CloudSettings, CommandPolicySettings, DeviceSettings
+from fogline_cloud.settings import BridgeSettings, CloudSettings
 from fogline_cloud.shard.checkpoint import Layout
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.shard import Shard, ShardListeners
@@ -90,7 +86,7 @@ class Bridge:
         self._routes = Routes()
         self._on_layout = partial(call_soon, self._loop, _set, self.outdated)
         self._route_feed = route_feed(self._clients, settings.tenant, settings.shards, self._routes, self._on_layout)
-        self._signer = _signer(settings.commands)
+        self._signer = open_signer(settings.commands)
         self._table = CommandTable(self.shards, CommandSender(self.gateways, self._signer), settings.commands.grace_s)
         self._ids: CommandIds | None = None
         self._assignment: ShardAssignment | None = None
@@ -99,9 +95,10 @@ class Bridge:
         self._directory: ShardDirectory | None = None
         self._closing = False
         self._audit = AuditTrail(self.shards)
-        self._access = _access(settings.bridge)
-        self._policy = _policy(settings, self._access)
-        self._types = _types(settings.devices)
+        self._access = open_access(settings.bridge)
+        self._policy = policy_of(settings, self._access)
+        self._vias: Vias | None = None
+        self._types = open_types(settings.devices)
         self._devices = Devices(self._clients, settings, self.shards, types=lambda: self._types.value if self._types else {})
         self.silent = SilentDevices(self._devices, settings)
         self._keys = DeviceKeyring(self._clients, settings, self.shards, self._policy.may_speak_for, self._signer)
@@ -133,6 +130,8 @@ class Bridge:
         bound = await self.listener.start(*place)
         if websocket is not None:
             self.websocket_address = await self.listener.start(*websocket, websocket=True)
+        if self._vias is not None:
+            self._vias.start()
         if authentication.revoked is not None and settings.bridge.crl is not None and settings.bridge.tls is not None:
             paths = settings.bridge.crl, settings.bridge.tls.ca
             self._feed = RevocationFeed(self._clients, settings.tenant, authentication.revoked, *paths)
@@ -193,7 +192,18 @@ class Bridge:
         handlers = LinkHandlers(
             gateways, events, operators, self._enrolment, devices, self._consumers, self._lists, NoticeHandler(self._audit)
         )
-        return Listener(settings.bridge, authentication, policy, self.gateways, handlers, audit=self._audit)
+        listener = Listener(settings.bridge, authentication, policy, self.gateways, handlers, audit=self._audit)
+        if settings.bridge.via:
+            self._vias = Vias(
+                settings,
+                self.shards,
+                authentication,
+                entrance=listener.entrance,
+                audit=self._audit,
+                handler=gateways,
+                resume=lambda peer: self._table.resume(peer.principal.name),
+            )
+        return listener
 
     async def answers(self) -> str:
         """Return which thread has ended or is stuck, or an empty text. A shard that waits for Kafka runs."""
@@ -249,10 +259,7 @@ class Bridge:
         self.silent.close()
         if self._files is not None:
             self._files.cancel()
-        if self._feed is not None:
-            self._feed.close()
-        if self.listener is not None:
-            await self.listener.close()
+        await _close_doors(self._feed, self._vias, self.listener)
         self._forwarder.close()
         await self._consumers.close()
         await self._lists.close()
@@ -306,6 +313,7 @@ class Bridge:
         if (shard := self.shards.owned.pop(shard_number, None)) is not None:
             shard.stop()
             self.gateways.close_shard(shard_number, f"shard {shard_number} moved to another bridge")
+            _serve(self._vias)
 
     def _on_welcomed(self, peer: GatewayPeer) -> None:
         self._table.resume(peer.principal.name)
@@ -314,48 +322,26 @@ class Bridge:
     def _on_changed(self, shard: Shard) -> None:
         if not shard.ready and self.shards.owned.get(shard.number) is shard:
             self.gateways.close_shard(shard.number, f"shard {shard.number}: {shard.why_not}")
+        _serve(self._vias)
+
+
+def _serve(vias: Vias | None) -> None:
+    if vias is not None:
+        vias.serve()
+
+
+async def _close_doors(feed: RevocationFeed | None, vias: Vias | None, listener: Listener | None) -> None:
+    if feed is not None:
+        feed.close()
+    if vias is not None:  # first: its gateways are among the listener's peers
+        await vias.close()
+    if listener is not None:
+        await listener.close()
 
 
 def _set(outdated: "asyncio.Future[str]", why: str) -> None:
     if not outdated.done():
         outdated.set_result(why)
-
-
-def _access(settings: BridgeSettings) -> ReadAgain[Permissions] | None:
-    if settings.access is not None:
-        return ReadAgain(partial(read_permissions, settings.access), [settings.access], loosened)
-    if settings.tls is not None:
-        _log.warning("bridge.access is not set: every client that logs in may do everything")
-    return None
-
-
-def _types(settings: DeviceSettings) -> ReadAgain[Mapping[str, str]] | None:
-    if settings.types is None:
-        return None
-    return ReadAgain(partial(read_types, settings.types), [settings.types], _emptied)
-
-
-def _emptied(former: Mapping[str, str], new: Mapping[str, str]) -> str:
-    """Return why a file without types must not replace the former one: devices would take any command."""
-    return (
-        "it has no types any more, as if it were half written; if that is meant, restart the bridge"
-        if former and not new
-        else ""
-    )
-
-
-def _policy(settings: CloudSettings, access: ReadAgain[Permissions] | None) -> Policy:
-    names = settings.bridge.gateways
-    known = frozenset(names) if names is not None else None
-    return Policy(settings.tenant, settings.shards, known, lambda: access.value if access is not None else None)
-
-
-def _signer(settings: CommandPolicySettings) -> Signer:
-    if settings.signing_key is None:
-        return Signer()
-    where = f"commands.signing_key = {settings.signing_key!r}"
-    text = read_text(settings.signing_key, "commands.signing_key", "Make a key with: fogline command key")
-    return read_signer(settings.key_id, text, where)
 
 
 async def run_bridge(settings: CloudSettings, on_ready: Callable[[str, int], None]) -> None:

@@ -13,20 +13,13 @@ from msgspec.structs import replace
 from fogline.process.files.durable_file import write_new
 from fogline.process.files.tls_files import TlsSettings
 from fogline_cloud.api.api import Api
+from fogline_cloud.api_settings import ApiSettings, ApiTlsSettings
 from fogline_cloud.authority.ca_folder import ROOT as AUTHORITY
 from fogline_cloud.authority.certificates import Role
 from fogline_cloud.bridge.door.passwords import password_line
 from fogline_cloud.console.console import console_routes
 from fogline_cloud.kafka.clients import KafkaClients
-from fogline_cloud.settings import (
-    ApiSettings,
-    ApiTlsSettings,
-    CloudSettings,
-    DeviceSettings,
-    FlowSettings,
-    Learn,
-    OperatorSettings,
-)
+from fogline_cloud.settings import CloudSettings, DeviceSettings, FlowSettings, Learn, OperatorSettings
 from fogline_cloud.shard.topic_admin import create_topics
 from fogline_lab.credentials.authority_folder import PASSWORD
 from fogline_lab.device.command_device import CommandDevice

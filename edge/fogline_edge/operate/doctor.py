@@ -44,7 +44,7 @@ from fogline_edge.operate.status import read_oldest, read_status
 from fogline_edge.outbox.file.copy_file import read_copy
 from fogline_edge.outbox.file.data_folder import FILE
 from fogline_edge.settings import EdgeSettings, load
-from fogline_edge.uplink.session import uplink_proxy, uplink_security
+from fogline_edge.uplink.way import uplink_proxy, uplink_security
 
 CARD_CYCLES = 300
 """How often a cheap card bears to be written as a whole. docs/alerts.md has the same number."""

@@ -27,7 +27,7 @@ from fogline.transport.proxy.proxy_address import ProxyAddress
 from fogline_edge.operate.first_settings import CA, CERTIFICATE, FILE, FirstSettings, write_first
 from fogline_edge.operate.renewal import times_line
 from fogline_edge.settings import EdgeSettings, ProxySettings, load
-from fogline_edge.uplink.session import proxy_of, uplink_proxy, uplink_security
+from fogline_edge.uplink.way import proxy_of, uplink_proxy, uplink_security
 
 LIMIT_S = 30.0
 T = TypeVar("T")

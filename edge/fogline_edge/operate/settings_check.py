@@ -19,7 +19,7 @@ from fogline_edge.operate.renewal import read_times
 from fogline_edge.rules.actions import action_key
 from fogline_edge.rules.event_rules import rules_of
 from fogline_edge.settings import EdgeSettings
-from fogline_edge.uplink.session import uplink_proxy, uplink_security
+from fogline_edge.uplink.way import uplink_proxy, uplink_security
 
 
 def check(settings: EdgeSettings, config: Path | None = None) -> None:

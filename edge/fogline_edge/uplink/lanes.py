@@ -5,6 +5,7 @@ Each lane has a link for its open stream. The backlog, closed streams with unset
 
 import asyncio
 import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from fogline.amqp.backoff import Backoff
@@ -22,6 +23,8 @@ from fogline.amqp.outcome import (
 from fogline.amqp.scheduler import Share
 from fogline.amqp.sending import Sender
 from fogline.events.event import Lane
+from fogline.message import Property
+from fogline_edge.uplink.via.signed_sender import BatchSender
 
 _STRICT = Share(strict=3)
 SHARES = {
@@ -45,16 +48,27 @@ _log = logging.getLogger("fogline.uplink")
 class _LaneLink:
     """One link of a lane. `may_attach` is set once a detached link may be attached again."""
 
-    sender: Sender | None = None
+    sender: BatchSender | None = None
     backoff: Backoff = field(default_factory=Backoff)
     may_attach: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class LaneLinks:
-    """Links to the address `target`, on a session of their own. Used on the loop. `epoch`: of the connection's hello."""
+    """Links to the address `target`, on a session of their own. Used on the loop. `epoch`: of the connection's hello.
 
-    def __init__(self, connection: AmqpConnection, target: str, epoch: str) -> None:
+    `capabilities`: asked of the address. `signed`: makes of a link and its lane one that signs, behind a router or a broker.
+    """
+
+    def __init__(
+        self,
+        connection: AmqpConnection,
+        target: str,
+        epoch: str,
+        capabilities: Sequence[str] = (),
+        signed: Callable[[Sender, Lane], BatchSender] | None = None,
+    ) -> None:
         self.epoch = epoch
+        self._capabilities, self._signed = capabilities, signed
         self._connection = connection
         self._target = target
         self._session = connection.open_session()
@@ -62,7 +76,7 @@ class LaneLinks:
         for lane in Lane:
             self._attach(lane, lane.value, SHARES[lane])
 
-    async def sender(self, lane: Lane, *, backlog: bool) -> Sender:
+    async def sender(self, lane: Lane, *, backlog: bool) -> BatchSender:
         """Return the open link of a lane; wait until a detached one may be attached again. `backlog`: for a closed stream."""
         name = f"{lane.value}-behind" if backlog else lane.value
         lane_link = self._links.get(name)
@@ -91,9 +105,13 @@ class LaneLinks:
         _log.warning(text, link.name, condition or "no reason given", wait_s, extra=extra)
         return True
 
-    def _attach(self, lane: Lane, name: str, share: Share) -> Sender:
+    def _attach(self, lane: Lane, name: str, share: Share) -> BatchSender:
         if not self._connection.is_session_open(self._session):
             self._session = self._connection.open_session()
         lane_link = self._links.setdefault(name, _LaneLink())
-        lane_link.sender = self._connection.open_sender(self._session, name, self._target, share, {"lane": lane.value})
-        return lane_link.sender
+        properties: dict[str, Property] = {"lane": lane.value}
+        made = self._connection.open_sender(
+            self._session, name, self._target, share, properties, capabilities=self._capabilities
+        )
+        lane_link.sender = sender = made if self._signed is None else self._signed(made, lane)
+        return sender

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fogline.amqp.outcome import Outcome
-from fogline.amqp.sending import Sender
 from fogline.errors import Unreachable
 from fogline.events.codec import MAX_BATCH_BYTES, Range, chain_of, encode_batch
 from fogline.events.event import Lane
@@ -23,6 +22,7 @@ from fogline_edge.outbox.rows.streams import EventRecord
 from fogline_edge.outbox.writer.stream_views import StreamView
 from fogline_edge.settings import UplinkSettings
 from fogline_edge.uplink.batch_delay import BatchDelay
+from fogline_edge.uplink.via.signed_sender import BatchSender
 from fogline_edge.uplink.window import Halve, HelloAgain, InflightWindow, PauseSending, QuarantineEvent, Settle
 
 RETRY_S = 0.5
@@ -58,7 +58,7 @@ class _SentBatch(NamedTuple):
 class Pump:
     """Sends stored rows and settles accepted ones. `progressed` counts settlements. `epoch`: of the connection's hello."""
 
-    def __init__(self, context: PumpContext, sender: Sender, stream: StreamView, epoch: str) -> None:
+    def __init__(self, context: PumpContext, sender: BatchSender, stream: StreamView, epoch: str) -> None:
         settings = context.settings
         self.progressed = 0
         self.lane = stream.lane

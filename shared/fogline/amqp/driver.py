@@ -9,7 +9,7 @@ import logging
 import socket
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -119,17 +119,35 @@ class AmqpConnection:
         """Return True if neither side has ended the session."""
         return self._engine.links.is_session_open(session)
 
-    def open_sender(self, session: Any, name: str, address: str, share: Share, properties: Mapping[str, Property]) -> Sender:
-        """Attach a sending link. Its messages wait until the peer grants credit."""
-        sender = self._outbound.add(self._engine.links.open_sender(session, name, address, properties), share)
+    def open_sender(
+        self,
+        session: Any,
+        name: str,
+        address: str,
+        share: Share,
+        properties: Mapping[str, Property],
+        *,
+        capabilities: Sequence[str] = (),
+    ) -> Sender:
+        """Attach a sending link. Its messages wait until the peer grants credit. `capabilities`: asked of the address."""
+        sender = self._outbound.add(
+            self._engine.links.open_sender(session, name, address, properties, capabilities=capabilities), share
+        )
         self.protocol.turn()
         return sender
 
     def open_receiver(
-        self, session: Any, name: str, address: str, credit: int, properties: Mapping[str, Property] | None = None
+        self,
+        session: Any,
+        name: str,
+        address: str,
+        credit: int,
+        properties: Mapping[str, Property] | None = None,
+        *,
+        capabilities: Sequence[str] = (),
     ) -> Link:
-        """Attach a receiving link."""
-        link = self._engine.links.open_receiver(session, name, address, credit, properties)
+        """Attach a receiving link. `capabilities`: asked of the address."""
+        link = self._engine.links.open_receiver(session, name, address, credit, properties, capabilities=capabilities)
         self.protocol.turn()
         return link
 

@@ -1,6 +1,6 @@
 """Sessions, links and deliveries of one connection, as this side operates them (AMQP 1.0 part 2, section 2.6)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import proton
@@ -31,19 +31,36 @@ class LocalLinks:
         """Return True if neither side has ended the session."""
         return not session.state & (proton.Endpoint.LOCAL_CLOSED | proton.Endpoint.REMOTE_CLOSED)
 
-    def open_sender(self, session: Any, name: str, address: str, properties: Mapping[str, Property] | None = None) -> Link:
-        """Attach a link that sends to `address`."""
+    def open_sender(
+        self,
+        session: Any,
+        name: str,
+        address: str,
+        properties: Mapping[str, Property] | None = None,
+        *,
+        capabilities: Sequence[str] = (),
+    ) -> Link:
+        """Attach a link that sends to `address`. `capabilities`: what it asks of the address, such as `queue`."""
         native = session.sender(name)
         native.target.address = address
+        _ask(native.target, capabilities)
         native.source.address = name
         return self._open(native, address, properties or {})
 
     def open_receiver(
-        self, session: Any, name: str, address: str, credit: int, properties: Mapping[str, Property] | None = None
+        self,
+        session: Any,
+        name: str,
+        address: str,
+        credit: int,
+        properties: Mapping[str, Property] | None = None,
+        *,
+        capabilities: Sequence[str] = (),
     ) -> Link:
-        """Attach a link that receives from `address`."""
+        """Attach a link that receives from `address`. `capabilities`: see `open_sender`."""
         native = session.receiver(name)
         native.source.address = address
+        _ask(native.source, capabilities)
         native.target.address = name
         native.max_message_size = self._max_message_bytes
         link = self._open(native, address, properties or {})
@@ -129,3 +146,11 @@ class LocalLinks:
             native.update(NATIVE[outcome.state])
         native.settle()
         self._table.deliveries.remove_received(delivery)
+
+
+def _ask(terminus: Any, capabilities: Sequence[str]) -> None:
+    """Ask for capabilities of a source or a target (AMQP 1.0 part 3, sections 3.5.3 and 3.5.4)."""
+    if capabilities:
+        terminus.capabilities.put_object(
+            proton.Array(proton.UNDESCRIBED, proton.Data.SYMBOL, *map(proton.symbol, capabilities))
+        )

@@ -6,5 +6,8 @@
 `gateway_statistics`: a gateway's present numbers for its bridge
 `hello`: the first request and reply on a connection
 `ledger`: counts of a stream that a gateway sends
-`message_signature`: signatures of hello and batches, for bridges behind a router
+`message_signature`: signatures of messages, for gateways and bridges with a router between them
+`settlement`: signed outcomes of signed messages
+`shown_certificate`: checks a certificate that a message shows
+`signed_session`: which signed messages count
 """

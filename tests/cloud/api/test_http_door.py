@@ -8,9 +8,9 @@ import pytest
 from fogline.process.files.durable_file import write_new
 from fogline.process.files.tls_files import TlsSettings, client_context
 from fogline_cloud.api.http_server import HttpServer
+from fogline_cloud.api_settings import ApiTlsSettings
 from fogline_cloud.authority.ca_folder import ROOT, CaFolder
 from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem
-from fogline_cloud.settings import ApiTlsSettings
 from fogline_lab.amqp import within
 
 MOST = 20

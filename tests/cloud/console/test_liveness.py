@@ -8,9 +8,10 @@ import sys
 import pytest
 
 from fogline.errors import Misconfigured
+from fogline_cloud.api_settings import ApiSettings
 from fogline_cloud.console.pages.liveness import Liveness, look, refusal
 from fogline_cloud.flows.start.lease import is_held, leased
-from fogline_cloud.settings import ApiSettings, BridgeSettings, CloudSettings, FlowSettings
+from fogline_cloud.settings import BridgeSettings, CloudSettings, FlowSettings
 
 FLOW = """
 import sys

@@ -13,8 +13,8 @@ from fogline.process.files.user_file import read_password
 from fogline_cloud.access.access_file import read_permissions
 from fogline_cloud.authority.ca_folder import ROOT, CaFolder
 from fogline_cloud.authority.certificates import now_utc
-from fogline_cloud.bridge.bridge import _signer
 from fogline_cloud.bridge.door.passwords import password_line, read_passwords
+from fogline_cloud.bridge.operator_files import open_signer
 from fogline_cloud.cli.main import main
 from fogline_cloud.commands.client.operator_security import operator_security
 from fogline_cloud.devices.types_file import read_types
@@ -71,7 +71,7 @@ FILES = {
     "kafka KEY_file": ("secret\n", kafka_password),
     "mqtt.users": (f"{mosquitto_line('lamp-1', b'secret')}\n", lambda path: load_users(path, "mqtt.users")._secrets),
     "mqtt_clients.password_file": ("secret\n", broker_password),
-    "commands.signing_key": (f"{PRIVATE}\n", lambda path: bool(_signer(CommandPolicySettings(signing_key=str(path))))),
+    "commands.signing_key": (f"{PRIVATE}\n", lambda path: bool(open_signer(CommandPolicySettings(signing_key=str(path))))),
     "ble.profiles": ("name = 'mine'\nchannel = 'mine'\n[[recognise]]\nservice_data = 'fcd2'\n", load_profile),
     "flow.ble_keys": (f'"lamp-1" = "{"0" * 32}"\n', lambda path: load_keys(str(path)).find("lamp-1", None)),
     "events of parser test": (EVENT, read_events),

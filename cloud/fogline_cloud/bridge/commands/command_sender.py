@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 
 from fogline.amqp.outcome import DeliveryState, Outcome, rejected
-from fogline.amqp.sending import Sender
 from fogline.commands.cancel import encode_cancel
 from fogline.commands.command import CONFLICT, MAX_NAME, MAX_TEXT, Deadline, JournalQuery, encode_command, encode_query
 from fogline.commands.signature import Signer
@@ -14,7 +13,7 @@ from fogline.errors import Unreachable
 from fogline.message import Message
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_cloud.bridge.gateways.connected_gateways import ConnectedGateways
-from fogline_cloud.bridge.peers.peer import GatewayPeer
+from fogline_cloud.bridge.peers.peer import ControlSender, GatewayPeer
 from fogline_cloud.commands.command_life import AskJournal, AskToCancel, CommandLife, Effects, JournalLookup, Now, SendCommand
 from fogline_cloud.commands.record import CommandRecord, cancel_of, command_of
 
@@ -70,7 +69,7 @@ class CommandSender:
         peer = self._gateways.welcomed(gateway)
         return peer if peer is not None and peer.control is not None else None
 
-    def _control(self, gateway: str) -> Sender | None:
+    def _control(self, gateway: str) -> ControlSender | None:
         peer = self._peer(gateway)
         return peer.control if peer is not None else None
 

@@ -19,9 +19,10 @@ from fogline.amqp.engine import Engine
 from fogline.amqp.events import AmqpPeer
 from fogline.amqp.login import EXTERNAL, PLAIN, Login, LoginVerdict
 from fogline.amqp.security import ServerSecurity
-from fogline.errors import Misconfigured
+from fogline.errors import Misconfigured, Poison
 from fogline.gateway import hello
 from fogline.gateway.enrolment import PRODUCT, USER_PREFIX
+from fogline.gateway.shown_certificate import CLIENT_AUTH, AuthorityCertificates
 from fogline.process.files.tls_files import ReadAgain, server_context
 from fogline.process.log_throttle import LogThrottle
 from fogline.process.rates import DeviceRates
@@ -70,6 +71,7 @@ class Authentication:
         self._guesses = DeviceRates(1 / GUESS_S, GUESSES)
         takes_plain = self._passwords is not None or self._tokens is not None
         self._tls = None
+        self._authorities: ReadAgain[AuthorityCertificates] | None = None
         self.revoked: ReadAgain[RevocationList] | None = None
         """The list of revoked certificates, if there is one."""
         self._mechanisms: tuple[str, ...] = ("ANONYMOUS",)
@@ -78,6 +80,7 @@ class Authentication:
             paths = [each for each in (tls.ca, tls.certificate, tls.key) if each is not None]
             read = partial(server_context, tls, "bridge.tls", passwords=takes_plain)
             self._tls = ReadAgain(read, paths)
+            self._authorities = ReadAgain(lambda: AuthorityCertificates(Path(tls.ca).read_bytes()), [tls.ca])
             if bridge.crl is not None:
                 self._crl, self._ca = bridge.crl, tls.ca
                 self.revoked = ReadAgain(self._read_list, [bridge.crl, tls.ca], signed=[bridge.crl, tls.ca])
@@ -185,9 +188,22 @@ class Authentication:
         """Return the kinds of a peer whose certificate is of another authority, which knows no roles of ours."""
         return (PrincipalKind.GATEWAY,) if self._listed is not None and name in self._listed else ()
 
-    def login_ended(self, connection: AmqpConnection) -> str | None:
+    def of_message(self, shown_certificate: object, name: str) -> tuple[Principal, x509.Certificate]:
+        """Return the gateway whose certificate a message shows, checked as TLS does it. `name`: as the message says.
+
+        Raises `NotAuthenticated`.
+        """
+        if self._authorities is None:
+            raise NotAuthenticated("this bridge has no [bridge.tls]")
+        try:
+            certificate = self._authorities.get().check(shown_certificate, CLIENT_AUTH, now_utc())
+        except Poison as error:
+            raise NotAuthenticated(str(error)) from None
+        return self._certified(certificate, PrincipalKind.GATEWAY, AmqpPeer(name, "", {})), certificate
+
+    def login_ended(self, connection: object) -> str | None:
         """Return why the password by which a connection was opened does not count any more; None if it does."""
-        proof = self._proofs.get(connection)
+        proof = self._proofs.get(connection) if isinstance(connection, AmqpConnection) else None
         if proof is None or proof.hash is None or self._passwords is None:
             return None
         known = self._passwords.of(proof.user)

@@ -10,8 +10,6 @@ import re
 from functools import partial
 from typing import NamedTuple
 
-from cryptography import x509
-
 from fogline.address import (
     Address,
     CommandAddress,
@@ -22,10 +20,7 @@ from fogline.address import (
     ParserAddress,
     Relay,
     Reports,
-    is_identifier,
     parse_address,
-    shard_of,
-    shown,
 )
 from fogline.amqp.driver import AmqpConnection, listen
 from fogline.amqp.events import AmqpPeer, Delivery, Link
@@ -41,6 +36,7 @@ from fogline.amqp.outcome import (
     RESOURCE_LIMIT,
     UNAUTHORIZED,
     Condition,
+    Outcome,
     rejected,
 )
 from fogline.amqp.wire import decode
@@ -52,13 +48,12 @@ from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.access.principal import Principal, PrincipalKind
 from fogline_cloud.bridge.consumers.client_events import CREDIT
 from fogline_cloud.bridge.door.authentication import Authentication, NotAuthenticated
+from fogline_cloud.bridge.door.entrance import Entrance, other_tenant
 from fogline_cloud.bridge.door.handshakes import Handshakes
 from fogline_cloud.bridge.door.withdrawals import Withdrawals, address_of
 from fogline_cloud.bridge.gateways.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.peers.audit_trail import AuditTrail
-from fogline_cloud.bridge.peers.peer import GatewayPeer, LinkHandler, Peer
-from fogline_cloud.bridge.peers.peer_table import PeerTable
-from fogline_cloud.bridge.peers.queue_budget import QueueBudget
+from fogline_cloud.bridge.peers.peer import GatewayPeer, LinkHandler, Peer, PeerConnection
 from fogline_cloud.settings import BridgeSettings
 
 CLOSE_S = 2.0
@@ -130,12 +125,11 @@ class Listener:
         self._authentication = authentication
         self.handshakes = Handshakes(authentication)
         self._policy = policy
-        self._connected = connected
         self._handlers = handlers
         self._audit = audit
-        self.peers = PeerTable(settings.max_connections, policy)
+        self.entrance = Entrance(settings, policy, connected, audit)
+        self.peers = self.entrance.peers
         self.withdrawals = Withdrawals(self.peers, authentication, policy, audit, self.link_closed)
-        self._budget = QueueBudget(settings.queue_connection_bytes, settings.queue_bytes)
         self._servers: list[asyncio.Server] = []
         self._all_gone = asyncio.Event()
 
@@ -159,7 +153,7 @@ class Listener:
     @property
     def queued_bytes(self) -> int:
         """The bytes of messages that wait for a Kafka transaction."""
-        return self._budget.held_bytes
+        return self.entrance.budget.held_bytes
 
     async def close(self) -> None:
         """Close every connection and stop listening."""
@@ -182,34 +176,16 @@ class Listener:
         except NotAuthenticated as error:
             self._refuse(connection, Condition(UNAUTHORIZED, str(error)))
             return
-        kind = principal.kind
-        nameless = kind is not PrincipalKind.CLIENT and not is_identifier(principal.name)
-        if principal.tenant != self._policy.tenant:
-            self._refuse(connection, Condition(UNAUTHORIZED, _other_tenant(principal.tenant)))
-        elif nameless or not self._policy.knows(principal):
-            self._refuse(connection, Condition(UNAUTHORIZED, f"{kind} {shown(principal.name)} is not known here"))
-        elif (why := self.peers.shortage(principal)) is not None:
-            self._refuse(connection, Condition(RESOURCE_LIMIT, why))
+        if (condition := self.entrance.doubt(principal)) is not None:
+            self._refuse(connection, condition)
         else:
             self._let_in(connection, principal, remote)
 
     def _let_in(self, connection: AmqpConnection, principal: Principal, remote: AmqpPeer) -> None:
-        peer: Peer
-        why = ""
-        if principal.kind is PrincipalKind.GATEWAY:
-            number = shard_of(principal.name, self._policy.shards)
-            peer = gateway = GatewayPeer(principal, connection, self._budget, shard_number=number)
-            self._connected.add(gateway)
-        else:
-            secret = remote.login.password if principal.kind is PrincipalKind.ENROLLEE else ""
-            by = self._authentication.forwarded_by(remote)
-            peer = Peer(principal, connection, self._budget, secret, forwarded=bool(by))
-            if remote.certificate is not None:
-                peer.serial = format(x509.load_der_x509_certificate(remote.certificate).serial_number, "x")
-            why = f"by bridge {shown(by)}" if by else ""
-        self.peers.add(peer, remote.certificate)
+        secret = remote.login.password if principal.kind is PrincipalKind.ENROLLEE else ""
+        by = self._authentication.forwarded_by(remote) if principal.kind is not PrincipalKind.GATEWAY else ""
+        self.entrance.let_in(principal, connection, secret, by, remote.certificate)
         self.handshakes.let_in(connection, principal)
-        self._audit.note(principal, "CONNECTED", why)
         connection.accept({CLOCK: monotonic_ms()})
 
     def _refuse(self, connection: AmqpConnection, condition: Condition) -> None:
@@ -239,7 +215,7 @@ class Listener:
         if not self._policy.may(peer.principal, action, address):
             self._audit.note(peer.principal, "LINK REFUSED", f"it may not {action} here", name=str(address))
             why = f"{peer.principal} may not {action} at {address}"
-            why = why if address.tenant == self._policy.tenant else _other_tenant(address.tenant)
+            why = why if address.tenant == self._policy.tenant else other_tenant(address.tenant)
             connection.refuse_link(link, Condition(UNAUTHORIZED, why))
         elif not self.peers.has_free_link(peer):
             why = f"{peer.principal} is over its quota of links (bridge.access)"
@@ -251,7 +227,7 @@ class Listener:
             peer.links.add(link)
             self._handlers.of(address, receives=link.sending).attach(peer, link, address)
 
-    def link_closed(self, connection: AmqpConnection, link: Link, condition: Condition | None) -> None:  # noqa: ARG002
+    def link_closed(self, connection: PeerConnection, link: Link, condition: Condition | None) -> None:  # noqa: ARG002
         """Tell the handlers that a peer has detached a link."""
         if (peer := self.peers.get(connection)) is not None:
             peer.addresses.pop(link, None)
@@ -275,7 +251,7 @@ class Listener:
             _log.info("a message of %s is rejected: %s", peer.principal, error, extra={"reason": error.reason})
             if error.reason in ("not-authorised", "quota"):
                 self._audit.note(peer.principal, "MESSAGE REFUSED", str(error), name=str(address))
-            peer.settle(delivery, rejected(_CONDITIONS.get(error.reason, DECODE_ERROR), str(error)))
+            peer.settle(delivery, refusal(error))
         except Exception as error:  # noqa: BLE001 - one message must not end the connection, where its copy would do it again
             _unexpected.exception("a message of %s is rejected after an unexpected error", peer.principal)
             self._audit.note(peer.principal, "MESSAGE REFUSED", _internal(error), name=str(address))
@@ -293,16 +269,11 @@ class Listener:
     def closed(self, connection: AmqpConnection, why: str) -> None:
         """Tell the handlers that a connection has ended."""
         self.handshakes.closed(connection)
-        peer = self.peers.remove(connection)
-        if peer is None:
+        if self.entrance.leave(connection, why) is None:
             self.refused += 1
             _refusals.warning("a connection is refused: %s", why)
             self._audit.note(None, "CONNECTION REFUSED", why)
         else:
-            _log.info("the connection of %s ended: %s", peer.principal, why)
-            self._budget.forget(peer.queued)
-            if isinstance(peer, GatewayPeer):
-                self._connected.remove(peer)
             for handler in self._handlers:
                 handler.detached(None)
         if not len(self.peers):
@@ -314,5 +285,6 @@ def _internal(error: Exception) -> str:
     return f"the bridge failed at it ({type(error).__name__}); its log says why"
 
 
-def _other_tenant(tenant: str) -> str:
-    return f"tenant {shown(tenant)} is not served here"
+def refusal(error: Poison) -> Outcome:
+    """Return the outcome of a message that can never be accepted."""
+    return rejected(_CONDITIONS.get(error.reason, DECODE_ERROR), str(error))

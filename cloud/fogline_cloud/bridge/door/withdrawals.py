@@ -4,13 +4,12 @@ import logging
 from collections.abc import Callable
 
 from fogline.address import Address, Relay, parse_address
-from fogline.amqp.driver import AmqpConnection
 from fogline.amqp.events import Link
 from fogline.amqp.outcome import UNAUTHORIZED, Condition
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.bridge.door.authentication import Authentication
 from fogline_cloud.bridge.peers.audit_trail import AuditTrail
-from fogline_cloud.bridge.peers.peer import Peer
+from fogline_cloud.bridge.peers.peer import Peer, PeerConnection
 from fogline_cloud.bridge.peers.peer_table import PeerTable
 
 _log = logging.getLogger("fogline.bridge")
@@ -25,7 +24,7 @@ class Withdrawals:
         authentication: Authentication,
         policy: Policy,
         audit: AuditTrail,
-        detached: Callable[[AmqpConnection, Link, None], None],
+        detached: Callable[[PeerConnection, Link, None], None],
     ) -> None:
         self._peers = peers
         self._authentication = authentication

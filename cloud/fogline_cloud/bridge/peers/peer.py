@@ -3,13 +3,14 @@
 import asyncio
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Protocol, cast
 
 from fogline.address import Address
-from fogline.amqp.driver import AmqpConnection
 from fogline.amqp.events import Delivery, Link
-from fogline.amqp.outcome import DeliveryState, Outcome
+from fogline.amqp.outcome import Condition, DeliveryState, Outcome
+from fogline.amqp.scheduler import Share
 from fogline.amqp.sending import Sender
 from fogline.commands.command import Deadline
 from fogline.errors import Poison
@@ -17,9 +18,41 @@ from fogline.events.codec import Beacon
 from fogline.message import Message
 from fogline_cloud.access.principal import Principal
 from fogline_cloud.access.quotas import DEBT_S, Use, over_quota
-from fogline_cloud.bridge.peers.queue_budget import QueueBudget, QueuedBytes
+from fogline_cloud.bridge.peers.queue_budget import CreditGate, QueueBudget, QueuedBytes
 
 _OVERHEAD_BYTES = 1024  # the memory that a queued message takes beside its body, about
+
+
+class PeerConnection(CreditGate, Protocol):
+    """The connection of a peer: `AmqpConnection`, or what stands for it behind a router or a broker."""
+
+    def accept_link(
+        self, link: Link, *, credit: int = 0, share: Share | None = None, on_credit: Callable[[], None] = lambda: None
+    ) -> Sender | None:
+        """Attach to a requested link."""
+
+    def refuse_link(self, link: Link, condition: Condition) -> None:
+        """Refuse or end a link."""
+
+    def settle(self, delivery: Delivery, outcome: Outcome, credit: int = 0) -> None:
+        """Settle a received message, and let the peer send `credit` more."""
+
+    def close(self, condition: Condition | None = None) -> None:
+        """Begin to close."""
+
+    def abort(self) -> None:
+        """End at once."""
+
+
+class ControlSender(Protocol):
+    """The link on which a gateway gets the answer to hello, and commands."""
+
+    @property
+    def closed(self) -> bool:
+        """True if it has ended."""
+
+    def send(self, message: Message) -> "asyncio.Future[Outcome]":
+        """See `Sender.send`."""
 
 
 @dataclass(eq=False, slots=True)
@@ -27,7 +60,7 @@ class Peer:
     """The connection of an AMQP client. `addresses` holds the address of each of the `links` on which the client sends."""
 
     principal: Principal
-    connection: AmqpConnection
+    connection: PeerConnection
     budget: QueueBudget
     secret: str = ""  # of the token by which a gateway has logged in to enrol
     serial: str = ""  # of the peer's certificate, in hexadecimal digits
@@ -45,7 +78,7 @@ class Peer:
     @classmethod
     def of_kafka(cls, principal: Principal) -> "Peer":
         """Return the sender of commands that are read from Kafka, which has no connection."""
-        return cls(principal, cast("AmqpConnection", None), cast("QueueBudget", None))
+        return cls(principal, cast("PeerConnection", None), cast("QueueBudget", None))
 
     def accept_link(self, link: Link, address: Address, credit: int) -> None:
         """Accept a link on which the peer sends."""
@@ -95,7 +128,7 @@ class GatewayPeer(Peer):
     """The connection of a gateway."""
 
     shard_number: int
-    control: Sender | None = None  # for welcomes and commands, once attached
+    control: ControlSender | None = None  # for welcomes and commands, once attached
     welcomed: bool = False  # a hello was answered
     journal: str = ""  # the name of the gateway's journal of commands, of its hello
     credentials_key: str = ""  # of its hello, for keys of devices (fogline.gateway.credential_transfer)

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 
 from cryptography import x509
 
-from fogline.amqp.driver import AmqpConnection
 from fogline_cloud.access.policy import Policy
 from fogline_cloud.access.principal import Principal
 from fogline_cloud.access.quotas import Quotas, Use
-from fogline_cloud.bridge.peers.peer import Peer
+from fogline_cloud.bridge.peers.peer import Peer, PeerConnection
 
 
 class PeerTable:
@@ -19,8 +18,8 @@ class PeerTable:
         self._most = most
         self._policy = policy
         self._quotas = Quotas()
-        self._peers: dict[AmqpConnection, Peer] = {}
-        self._certificates: dict[AmqpConnection, x509.Certificate] = {}
+        self._peers: dict[PeerConnection, Peer] = {}
+        self._certificates: dict[PeerConnection, x509.Certificate] = {}
 
     def __len__(self) -> int:
         return len(self._peers)
@@ -28,7 +27,7 @@ class PeerTable:
     def __iter__(self) -> Iterator[Peer]:
         return iter(list(self._peers.values()))
 
-    def get(self, connection: AmqpConnection) -> Peer | None:
+    def get(self, connection: PeerConnection) -> Peer | None:
         """Return the peer of a connection, if it was let in."""
         return self._peers.get(connection)
 
@@ -48,7 +47,7 @@ class PeerTable:
             self._certificates[peer.connection] = x509.load_der_x509_certificate(certificate)
         peer.use = self._use(peer.principal)
 
-    def remove(self, connection: AmqpConnection) -> Peer | None:
+    def remove(self, connection: PeerConnection) -> Peer | None:
         """Remove a connection that has ended. Return its peer, None if it was not let in."""
         self._certificates.pop(connection, None)
         if (peer := self._peers.pop(connection, None)) is not None:

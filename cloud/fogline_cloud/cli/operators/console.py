@@ -8,9 +8,10 @@ from typing import Any
 
 from fogline.process.console.terminal import show, tell
 from fogline.process.files.settings_file import split_endpoint
+from fogline_cloud.api_settings import ApiSettings
 from fogline_cloud.cli.common import add_command
 from fogline_cloud.console.rendering import ROOT
-from fogline_cloud.settings import ApiSettings, load
+from fogline_cloud.settings import load
 
 EXAMPLE = """\
 examples:

@@ -4,4 +4,5 @@
 `line`: a bridge and gateways in this process
 `process_line`: bridges as child processes, gateways under load
 `secure_line`: a bridge with TLS and an authority of its own
+`via_line`: a router or a broker between gateways and bridges
 """

@@ -13,6 +13,7 @@ from fogline.amqp.backoff import Backoff
 from fogline.commands.signature import TrustedKeys
 from fogline.events.event import Lane, Receipt
 from fogline.process.files.tls_files import TlsSettings
+from fogline.process.files.via_settings import ViaSettings
 from fogline_cloud.bridge.bridge import Bridge
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
@@ -43,6 +44,7 @@ class Line:
     port: int = 0
     bridges: list[str] | None = None
     uplink_tls: TlsSettings | None = None
+    uplink_via: ViaSettings | None = None
     acknowledged: list[int] = field(default_factory=list)
 
     @asynccontextmanager
@@ -60,7 +62,7 @@ class Line:
     def settings(self, gateway: str = "gw-1") -> EdgeSettings:
         """Return the settings of a gateway."""
         bridge = self.bridges or f"127.0.0.1:{self.port}"
-        uplink = UplinkSettings(bridge=bridge, batch_events=100, statement_s=0.5, tls=self.uplink_tls)
+        uplink = UplinkSettings(bridge=bridge, batch_events=100, statement_s=0.5, tls=self.uplink_tls, via=self.uplink_via)
         return EdgeSettings(tenant=self.tenant, gateway=gateway, data=str(self.folder / gateway), uplink=uplink)
 
     @asynccontextmanager

@@ -6,4 +6,6 @@
 `settings_file`: TOML files into types
 `tls_files`: TLS from the files that the settings name
 `user_file`: text files that users write
+`via_place`: where a router or a broker is, and how to log in there
+`via_settings`: a router or a broker between gateways and bridges
 """
