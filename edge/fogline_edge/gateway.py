@@ -243,8 +243,11 @@ async def _open_adapters(
 
         store = credentials.store if credentials is not None else None
         await start("coap", coap := CoapListener(outbox.port, settings.coap, downlink, budget, store))
-        addresses = {"coap": "{}:{}".format(*coap.address)}
-        adapters.append(_Adapter([AdapterCounters("coap", coap.counters)], addresses))
+        addresses = {name: "{}:{}".format(*address) for name, address in coap.addresses.items()}
+        counted = [AdapterCounters("coap", coap.counters)]
+        if coap.dtls_counters is not None:
+            counted.append(AdapterCounters("coap_dtls", coap.dtls_counters))
+        adapters.append(_Adapter(counted, addresses))
     if settings.http is not None:
         from fogline_edge.adapters.http.listener import HttpListener  # noqa: PLC0415 - h11 costs 1 MB, and not all need it
 

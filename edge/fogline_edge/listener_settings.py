@@ -1,11 +1,11 @@
-"""Settings of listeners for devices on the network: TLS and WebSocket."""
+"""Settings of listeners for devices on the network: TLS, DTLS and WebSocket."""
 
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from fogline_edge.settings_types import ORIGIN_PATTERN, URL_PATH_PATTERN, Port, StrictTable
+from fogline_edge.settings_types import ORIGIN_PATTERN, URL_PATH_PATTERN, Port, Positive, StrictTable
 
 Origin = Annotated[str, Meta(pattern=ORIGIN_PATTERN)]
 UrlPath = Annotated[str, Meta(pattern=URL_PATH_PATTERN)]
@@ -40,6 +40,26 @@ class HttpTlsSettings(ListenerTlsSettings, frozen=True, kw_only=True):
     """Address to listen on; `0.0.0.0`: all."""
     port: Port = 8443
     """TCP port; 0: any free one."""
+
+
+class CoapDtlsSettings(StrictTable, frozen=True, kw_only=True):
+    """CoAP over DTLS 1.2, for devices on the network. A device proves its key, and speaks for itself only.
+
+    The keys come from the bridge (`fogline device credentials`).
+    """
+
+    host: str = "0.0.0.0"  # noqa: S104 - nobody gets in without a key
+    """Address to listen on; `0.0.0.0`: all."""
+    port: Port = 5684
+    """UDP port; 0: any free one."""
+    max_sessions: Positive = 1000
+    """Largest number of sessions. For one more, the session ends whose device was silent for longest."""
+    idle_s: Positive = 86_400
+    """Time without a record of the device after which its session ends, in seconds."""
+    max_handshakes: Positive = 256
+    """Largest number of handshakes at the same time. For one more, the oldest is given up."""
+    handshake_timeout_s: Annotated[float, Meta(gt=0)] = 30.0
+    """Time limit for a handshake, in seconds."""
 
 
 class WebSocketSettings(StrictTable, frozen=True, kw_only=True):

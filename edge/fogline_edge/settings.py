@@ -15,7 +15,7 @@ from fogline.tracing.settings import TracingSettings, resolve_tracing
 from fogline_edge.ble_settings import BleSettings
 from fogline_edge.body_settings import BodySettings
 from fogline_edge.broker_settings import MqttClientSettings, TopicSettings
-from fogline_edge.listener_settings import HttpTlsSettings, MqttTlsSettings, WebSocketSettings
+from fogline_edge.listener_settings import CoapDtlsSettings, HttpTlsSettings, MqttTlsSettings, WebSocketSettings
 from fogline_edge.rule_settings import RuleSettings, names_twice, resolve_keys
 from fogline_edge.settings_types import DeviceLane, Identifier, Port, Positive, StrictTable, check_content_type
 
@@ -197,11 +197,12 @@ class CoapSettings(StrictTable, frozen=True, kw_only=True):
     """The CoAP listener for devices. Without this table there is none."""
 
     host: str = "127.0.0.1"
-    """Address to listen on. Only loopback is allowed, unless `plain_on_lan` is set."""
-    port: Port = 5683
-    """UDP port; 0: any free one."""
+    """Address to listen on without DTLS. Only loopback is allowed, unless `plain_on_lan` is set."""
+    port: Port | None = None
+    """UDP port without DTLS; 0: any free one. Default: 5683; with `[coap.dtls]` none, so that only DTLS is spoken."""
     plain_on_lan: bool = False
-    """`true`: `host` may be of a network, although everybody there can then speak for any device."""
+    """`true`: `host` may be of a network, although everybody there can then speak for any device without a key."""
+    dtls: CoapDtlsSettings | None = None
     max_body_bytes: Annotated[int, Meta(ge=64, le=262_144)] = 262_144
     """Largest body in bytes, also of a block-wise transfer."""
     rate_s: Annotated[float, Meta(gt=0)] = 5000.0
@@ -238,6 +239,11 @@ class CoapSettings(StrictTable, frozen=True, kw_only=True):
     """Paths beside Hono's."""
     devices: Annotated[list[ServingSettings], Meta(max_length=64)] = msgspec.field(default_factory=list)
     """Devices that are CoAP servers."""
+
+    @property
+    def plain_port(self) -> int | None:
+        """The port without DTLS; None if only DTLS is spoken."""
+        return 5683 if self.port is None and self.dtls is None else self.port
 
 
 class HttpSettings(StrictTable, frozen=True, kw_only=True):

@@ -108,7 +108,7 @@ def test_commented_settings_are_valid_too(folder, tls):
     (folder / FILE).write_text(text)
     settings = load(folder / FILE)
     assert settings.mqtt.tls.certificate == str(folder / CERTIFICATE)
-    assert (settings.mqtt.plain_port, settings.coap.port, settings.uplink.renew) == (1883, 5683, True)
+    assert (settings.mqtt.plain_port, settings.coap.plain_port, settings.uplink.renew) == (1883, 5683, True)
     assert settings.ble.profiles == ["bthome"]
 
 

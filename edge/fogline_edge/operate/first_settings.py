@@ -164,7 +164,7 @@ def settings_text(first: FirstSettings, *, tls: bool, data: str = "data", proxy:
         "",
         "# [mqtt.websocket]             # MQTT over WebSocket, port 8083: docs/devices-mqtt.md",
         "",
-        "# [coap]                       # CoAP for devices on this machine, port 5683",
+        "# [coap]                       # CoAP for devices on this machine, port 5683; [coap.dtls]: DTLS: docs/devices-coap.md",
         "",
         "# [http]                       # HTTP for devices on this machine, port 8080; [http.tls]: HTTPS: docs/devices-http.md",
         "",

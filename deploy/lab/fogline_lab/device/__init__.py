@@ -2,6 +2,7 @@
 
 `broker_program`: a device or program at an MQTT broker
 `command_device`: a device that runs commands
+`dtls_client`: a DTLS client made of bytes
 `mqtt_lamp`: a small MQTT device that keeps its session
 `mqtt_talk`: an MQTT client without a network
 `mqtt_wire`: an MQTT client made of bytes

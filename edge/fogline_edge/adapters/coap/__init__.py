@@ -6,6 +6,7 @@
 `command_polls`: commands in the response to a poll
 `command_response`: commands as responses
 `counters`: counters of the listener
+`dtls`: DTLS under the messages of devices with a key
 `exchanges`: recent exchanges and their responses
 `intake`: requests as arrivals
 `limits`: rate limits of endpoints
@@ -15,5 +16,6 @@
 `paths`: device and lane of a path
 `request_handler`: requests to the port, responses after the commit
 `requests`: options of a message as a request
+`udp_socket`: a UDP socket
 `wire`: messages, their encoding, and Content-Format numbers
 """

@@ -17,7 +17,7 @@ from fogline_edge.adapters.coap.counters import CoapCounters
 from fogline_edge.adapters.coap.exchanges import Exchange
 from fogline_edge.adapters.coap.message_layer import Confirmation, MessageLayer
 from fogline_edge.adapters.coap.requests import Request
-from fogline_edge.adapters.coap.wire import CoapResponse, Code, Options
+from fogline_edge.adapters.coap.wire import CoapResponse, Code, Endpoint, Options
 from fogline_edge.adapters.port import CommandPort
 from fogline_edge.machine.boot import beacon
 
@@ -61,6 +61,12 @@ class CommandPolls:
         timer = self._loop.call_later(ttd_s, self._end, device)
         self._waiting[device] = _Poll(exchange, request, echo, timer)
         self.commands.reachable(device, self)
+
+    def endpoint_gone(self, device: str, endpoint: Endpoint) -> None:
+        """Note that a session of the device has ended: a poll in it ends too."""
+        poll = self._waiting.get(device)
+        if poll is not None and poll.exchange.endpoint == endpoint:
+            self._end(device)
 
     def execute(self, command: Command) -> None:
         """As `Executor.execute`."""

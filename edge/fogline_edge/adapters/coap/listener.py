@@ -1,77 +1,28 @@
-"""The CoAP listener: its UDP socket, and the composition with message layer, request handler and commands."""
+"""The CoAP listener: its UDP sockets, and the composition with message layer, request handler and commands."""
 
-import asyncio
 import logging
-import socket
-from collections.abc import Callable
 
-from fogline.errors import Misconfigured
 from fogline.transport.byte_budget import ByteBudget
 from fogline.transport.loopback import is_loopback
-from fogline_edge.adapters.bind_error import cannot_listen
 from fogline_edge.adapters.coap.access import check_coap
 from fogline_edge.adapters.coap.command_client import CoapCommandClient
 from fogline_edge.adapters.coap.command_polls import CommandPolls
 from fogline_edge.adapters.coap.counters import CoapCounters
+from fogline_edge.adapters.coap.dtls.dtls_counters import DtlsCounters
+from fogline_edge.adapters.coap.dtls.session import SessionEndpoint
+from fogline_edge.adapters.coap.dtls.transport import DtlsTransport
+from fogline_edge.adapters.coap.exchanges import Exchange
 from fogline_edge.adapters.coap.message_layer import MessageLayer
 from fogline_edge.adapters.coap.observations import Observations
 from fogline_edge.adapters.coap.paths import Paths
 from fogline_edge.adapters.coap.request_handler import CoapRequestHandler
-from fogline_edge.adapters.coap.wire import Endpoint
+from fogline_edge.adapters.coap.udp_socket import UdpSocket, bind_udp
+from fogline_edge.adapters.coap.wire import CoapMessage, Endpoint
 from fogline_edge.adapters.port import CommandPort, Port
 from fogline_edge.credentials.credential_store import CredentialStore
 from fogline_edge.settings import CoapSettings
 
-_BUFFER_BYTES = 65_536  # more than the longest UDP datagram: one that fills the buffer was cut, and is dropped
-_BATCH = 64  # datagrams read in one turn of the loop
-_KERNEL_BUFFER_BYTES = 1_048_576
-
 _log = logging.getLogger(__name__)
-
-
-class UdpSocket:
-    """A bound UDP socket on the running loop."""
-
-    def __init__(self, raw: socket.socket, counters: CoapCounters) -> None:
-        self._raw = raw
-        self._counters = counters
-        self._buffer = bytearray(_BUFFER_BYTES)
-        self._loop = asyncio.get_running_loop()
-        self._open = True
-        self.address: Endpoint = raw.getsockname()
-
-    def listen(self, received: Callable[[bytes, Endpoint], None]) -> None:
-        """Call `received` with each datagram, until `close`."""
-        self._loop.add_reader(self._raw, self._readable, received)
-
-    def send(self, data: bytes, endpoint: Endpoint) -> None:
-        """Send a datagram. One that the system refuses is counted and lost, as the network may lose it anyway."""
-        if not self._open:
-            return
-        try:
-            self._raw.sendto(data, endpoint)
-        except OSError:
-            self._counters.unsent += 1
-
-    def close(self) -> None:
-        """Safe to call twice."""
-        if self._open:
-            self._open = False
-            self._loop.remove_reader(self._raw)
-            self._raw.close()
-
-    def _readable(self, received: Callable[[bytes, Endpoint], None]) -> None:
-        for _ in range(_BATCH):
-            if not self._open:
-                return
-            try:
-                size, endpoint = self._raw.recvfrom_into(self._buffer)
-            except OSError:  # nothing more to read, or an ICMP error of an earlier datagram
-                return
-            if size == _BUFFER_BYTES:
-                self._counters.cut += 1
-            else:
-                received(bytes(memoryview(self._buffer)[:size]), endpoint)
 
 
 class CoapListener:
@@ -96,26 +47,29 @@ class CoapListener:
         self._settings = settings
         self._commands = commands
         self._paths = Paths(port.tenant, settings.paths)
-        self._socket: UdpSocket | None = None
+        self._plain: UdpSocket | None = None
+        self._dtls: DtlsTransport | None = None
         self._messages: MessageLayer | None = None
         self._polls: CommandPolls | None = None
         self._observations: Observations | None = None
         self._client: CoapCommandClient | None = None
+        self._handler: CoapRequestHandler | None = None
 
     async def start(self) -> None:
         """Listen. Raises `Misconfigured`: beyond loopback, an address in use, an invalid URI of a device."""
         settings, counters, commands = self._settings, self.counters, self._commands
         check_coap(settings)
-        if not is_loopback(settings.host):
-            _log.warning("coap.plain_on_lan: everybody who reaches %s can send events of any device", settings.host)
+        if settings.plain_port is not None and not is_loopback(settings.host):
+            _log.warning(
+                "coap.plain_on_lan: everybody who reaches %s can send events of any device without a key", settings.host
+            )
         if commands is not None:
             self._client = CoapCommandClient(commands, settings, counters)
-        self._socket = UdpSocket(await _bind(settings.host, settings.port), counters)
-        messages = self._messages = MessageLayer(settings, counters, self._socket.send)
+        messages = self._messages = MessageLayer(settings, counters, self._send)
         if commands is not None:
             self._polls = CommandPolls(commands, self._port.tenant, settings.max_asks, messages=messages, counters=counters)
             self._observations = self._make_observations(commands, messages)
-        handler = CoapRequestHandler(
+        handler = self._handler = CoapRequestHandler(
             self._port,
             settings,
             self._paths,
@@ -127,10 +81,44 @@ class CoapListener:
             self._budget,
             self._credentials,
         )
-        self._socket.listen(lambda data, endpoint: messages.received(data, endpoint, handler.serve))
+        await self._listen(messages, handler)
         if self._client is not None:
             await self._client.start()
-        _log.info("CoAP listens on %s:%s", *self.address)
+
+    async def _listen(self, messages: MessageLayer, handler: CoapRequestHandler) -> None:
+        settings = self._settings
+        if settings.plain_port is not None:
+            self._plain = UdpSocket(await bind_udp("coap", settings.host, settings.plain_port), self.counters)
+            self._plain.listen(lambda data, endpoint: messages.received(data, endpoint, handler.serve))
+        if settings.dtls is not None:
+            udp = UdpSocket(await bind_udp("coap.dtls", settings.dtls.host, settings.dtls.port), self.counters)
+            self._dtls = DtlsTransport(udp, settings.dtls, self._credentials, self._in_session, self._session_ended)
+        for name, address in self.addresses.items():
+            _log.info("%s listens on %s:%s", "CoAP" if name == "coap" else "CoAP over DTLS", *address)
+
+    def _in_session(self, data: bytes, endpoint: SessionEndpoint) -> None:
+        """Take in a datagram that a device has sent in its session: it speaks for this device, and for no other."""
+        messages, handler = self._messages, self._handler
+        assert messages is not None
+        assert handler is not None
+
+        def serve(message: CoapMessage, exchange: Exchange) -> None:
+            exchange.sender = endpoint.device
+            handler.serve(message, exchange)
+
+        messages.received(data, endpoint, serve)
+
+    def _session_ended(self, endpoint: SessionEndpoint) -> None:
+        for each in (self._polls, self._observations):
+            if each is not None:
+                each.endpoint_gone(endpoint.device, endpoint)
+
+    def _send(self, data: bytes, endpoint: Endpoint) -> None:
+        if not isinstance(endpoint, SessionEndpoint):
+            assert self._plain is not None
+            self._plain.send(data, endpoint)
+        elif self._dtls is not None:
+            self._dtls.send(data, endpoint)
 
     def _make_observations(self, commands: CommandPort, messages: MessageLayer) -> Observations:
         port, settings = self._port, self._settings
@@ -140,10 +128,19 @@ class CoapListener:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port. Only after `start`."""
-        assert self._socket is not None
-        host, port = self._socket.address[:2]
-        return host, port
+        """Host and port without DTLS. Only after `start`."""
+        return self.addresses["coap"]
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        """Host and port of `coap` and of `coaps`, as far as they are spoken. Only after `start`."""
+        found = {"coap": self._plain, "coaps": self._dtls}
+        return {name: each.address[:2] for name, each in found.items() if each is not None}
+
+    @property
+    def dtls_counters(self) -> DtlsCounters | None:
+        """The counters of DTLS; None if it is not spoken. Only after `start`."""
+        return None if self._dtls is None else self._dtls.counters
 
     async def close(self) -> None:
         """Respond to polls, end observations and stop. Devices retransmit uncommitted requests, which get no response.
@@ -156,26 +153,10 @@ class CoapListener:
             self._observations.close()
         if self._messages is not None:
             self._messages.close()
-        if self._socket is not None:
-            self._socket.close()
+        if self._dtls is not None:
+            self._dtls.close()
+        if self._plain is not None:
+            self._plain.close()
         if self._client is not None:
             client, self._client = self._client, None
             await client.close()
-
-
-async def _bind(host: str, port: int) -> socket.socket:
-    """Return a bound, non-blocking socket. Raises `Misconfigured` if the address is not available."""
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
-        family, kind, protocol, _, address = found[0]
-        raw = socket.socket(family, kind, protocol)
-        try:
-            raw.setblocking(False)
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _KERNEL_BUFFER_BYTES)
-            raw.bind(address)
-        except OSError:
-            raw.close()
-            raise
-    except OSError as error:
-        raise Misconfigured(cannot_listen(error, "coap", host, port)) from None
-    return raw

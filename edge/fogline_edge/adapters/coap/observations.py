@@ -19,7 +19,7 @@ from fogline_edge.adapters.coap.exchanges import Exchange
 from fogline_edge.adapters.coap.intake import ADAPTER, retransmission_of
 from fogline_edge.adapters.coap.message_layer import Confirmation, MessageLayer
 from fogline_edge.adapters.coap.requests import Request
-from fogline_edge.adapters.coap.wire import CoapResponse, Code, Option, uint
+from fogline_edge.adapters.coap.wire import CoapResponse, Code, Endpoint, Option, uint
 from fogline_edge.adapters.port import CommandPort
 from fogline_edge.machine.boot import beacon
 
@@ -104,6 +104,12 @@ class Observations:
         if observation is not None:
             observation.timer.cancel()
             self.commands.unreachable(device, self)
+
+    def endpoint_gone(self, device: str, endpoint: Endpoint) -> None:
+        """Note that a session of the device has ended: an observation in it ends too."""
+        observation = self._observed.get(device)
+        if observation is not None and observation.exchange.endpoint == endpoint:
+            self.end(device)
 
     def execute(self, command: Command) -> None:
         """As `Executor.execute`."""

@@ -4,7 +4,7 @@
 |---|---|
 | `telemetry/{tenant}/{device}`, `t//{device}` | that device, lane telemetry; an empty tenant is the gateway's own |
 | `event/{tenant}/{device}`, `e//{device}` | the same, lane alarm |
-| `telemetry`, `t`, `event`, `e` | the authenticated device; refused, because the listener has no authentication |
+| `telemetry`, `t`, `event`, `e` | the device whose key the request has; refused without one |
 | `command_response/{tenant}/{device}/{command id}` | the device's reply to a command |
 | `command/{tenant}/{device}`, `c//{device}` | the commands of that device, to observe |
 | a pattern of the settings, such as `plant/{device}/#` | the device at `{device}`, the lane of the entry |
@@ -64,14 +64,16 @@ class Paths:
             for each in patterns
         ]
 
-    def resolve(self, path: Sequence[str]) -> PathTarget | ResponsePath | CommandPath:
-        """Return the target of a path. Raises `RequestRefused` (4.04, 4.00, 4.01, 4.03)."""
+    def resolve(self, path: Sequence[str], sender: str = "") -> PathTarget | ResponsePath | CommandPath:
+        """Return the target of a path. `sender`: as in `Exchange`. Raises `RequestRefused` (4.04, 4.00, 4.01, 4.03)."""
         joined = "/".join(path)
         if len(joined) > MAX_PATH or not joined.isprintable() or any("/" in each for each in path):
             raise RequestRefused(
                 Code.NOT_FOUND, "bad-path", f"path {shown(joined)} has more than {MAX_PATH} characters, or unprintable ones"
             )
         match path:
+            case [first] if first in _LANES and sender:
+                return PathTarget(sender, joined, _LANES[first], _TYPES[_LANES[first]])
             case [first] if first in _LANES:
                 raise RequestRefused(Code.UNAUTHORIZED, "no-device", f"without credentials: /{first}/{{tenant}}/{{device}}")
             case [first, tenant, device] if first in _LANES:

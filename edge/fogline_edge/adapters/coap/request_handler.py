@@ -76,7 +76,7 @@ class CoapRequestHandler:
 
     def _take(self, message: CoapMessage, exchange: Exchange) -> None:
         request = read_request(message)
-        target = self.paths.resolve(request.path)
+        target = self.paths.resolve(request.path, exchange.sender)
         self._check_sender(target.device, exchange.sender)
         _check_method(request, target)
         if request.block2 is not None and request.block2.number:
