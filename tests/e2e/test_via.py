@@ -66,9 +66,9 @@ async def test_acknowledged_events_and_commands_pass_a_broker_that_is_killed_in_
             await line.put(outbox, *range(500), device=device.name)
             await line.drained(outbox)
             assert (await ask(line, site, device.name, line.port)).state is CommandState.SUCCEEDED
-            broker.kill()
+            await broker.kill()
             await line.put(outbox, *range(500, 1000), device=device.name)
-            await asyncio.to_thread(broker.start)
+            await broker.started()
             await line.drained(outbox)
             assert (await ask(line, site, device.name, line.port)).state is CommandState.SUCCEEDED
             assert len(device.ran) == 2
