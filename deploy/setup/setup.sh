@@ -9,8 +9,8 @@
 #
 # 1. the system packages that are missing, by apt, named aloud before they are installed
 # 2. .venv: uv, then the hashed Python dependencies of requirements.lock, then our four distributions
-# 3. .fogline/jars: the pinned jars of Kafka, Spark's connectors (s3: a client of S3, a Java compiler; tests: clients of AMQP and
-#    Eclipse Hono, the broker Artemis; bench: that broker), by Ivy, checked against their sha256; .fogline/jars/spark.jsa: an archive of
+# 3. .fogline/jars: the pinned jars of Kafka, Spark's connectors (s3: a client of S3, a Java compiler; tests: clients of AMQP,
+#    of CoAP, of Eclipse Hono, the broker Artemis; bench: that broker), by Ivy, checked against their sha256; .fogline/jars/spark.jsa: an archive of
 #    Spark's classes; s3: .fogline/jars/s3/fogline-log-store.jar, compiled from cloud/java
 # 4. tests: node_modules of tests/contracts/foreign (an AMQP client, an MQTT client, a Kafka client with the CloudEvents SDK) and of
 #    tests/cloud/console/libraries (axe-core), by npm, checked against their lock files
@@ -227,6 +227,7 @@ if [ -n "$for_tests$for_bench" ]; then install_jars artemis; fi
 if [ -n "$for_tests" ]; then
     install_jars amqp
     install_jars hono
+    install_jars californium
     install_javascript tests/contracts/foreign/rhea
     install_javascript tests/contracts/foreign/mqttjs
     install_javascript tests/contracts/foreign/cloudevents-js

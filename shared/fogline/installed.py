@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fogline.errors import Misconfigured
 
-_SCRIPTS = {"s3": " s3", "amqp": " tests", "hono": " tests", "artemis": " tests"}  # arguments of the script that installs jars
+_SCRIPTS = {"s3": " s3"} | dict.fromkeys(("amqp", "artemis", "californium", "hono"), " tests")  # arguments of the set-up
 _PACKAGES = {"spark": ", install the package fogline-flow", "s3": ", install the package fogline-flow-s3"}
 
 

@@ -62,6 +62,13 @@ class UdpLine:
         """Forward to another server from now on."""
         self._server = server
 
+    def rebind(self) -> None:
+        """Let the server see each client at another address from now on, as after an address translator forgot it."""
+        for each in self._clients.values():
+            self._loop.remove_reader(each)
+            each.close()
+        self._clients.clear()
+
     def change(self, faults: DatagramFaults) -> None:
         """Apply other faults to both directions from now on."""
         self.up.faults = self.down.faults = faults

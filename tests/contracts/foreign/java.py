@@ -1,4 +1,4 @@
-"""Apache Qpid JMS, driven by py4j: nothing of ours is compiled. Its calls block, so each runs in a thread."""
+"""Java, driven by py4j, and Apache Qpid JMS: nothing of ours is compiled. Calls block, so each runs in a thread."""
 
 import asyncio
 import queue
@@ -31,8 +31,8 @@ _PREFIXES = {"ulong": "ID:AMQP_ULONG:", "uuid": "ID:AMQP_UUID:", "binary": "ID:A
 
 
 @contextmanager
-def java() -> Iterator[Any]:
-    """The classes of a Java of its own, with the client's jars: `jvm.jakarta.jms...`.
+def java(*more: str) -> Iterator[Any]:
+    """The classes of a Java of its own, with the client's jars: `jvm.jakarta.jms...`. `more`: further lists of jars.
 
     If Spark has run in this process, py4j asks Spark's Java about every exception. Here it does not.
     """
@@ -40,7 +40,7 @@ def java() -> Iterator[Any]:
     assert spark is not None, "pyspark is not installed: run deploy/setup/setup.sh"
     assert spark.submodule_search_locations, "pyspark is no package"
     py4j = next(Path(spark.submodule_search_locations[0], "jars").glob("py4j-*.jar"))
-    path = ":".join(map(str, [py4j, *find_jars("amqp")]))
+    path = ":".join(map(str, [py4j, *(jar for name in ("amqp", *more) for jar in find_jars(name))]))
     options = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     command = [find_java(), *options, "-cp", path, "py4j.GatewayServer", "--die-on-broken-pipe", "0"]
     with (

@@ -13,6 +13,7 @@ from fogline.commands.command import Reply
 from fogline.events.event import Lane
 from fogline_lab.commands import MemoryCommands, make_command
 from fogline_lab.port import MemoryPort
+from fogline_lab.udp_line import DatagramFaults, udp_line
 
 SECRET = KEY.decode()
 PROGRAMS = ("coap-client-openssl", "coap-client-gnutls")
@@ -24,9 +25,9 @@ def coap_client(request):
     if program is None:
         pytest.skip(f"{request.param} is not installed")
 
-    async def run(listener, path, *arguments, method="put", key=SECRET, identity="lamp-1", scheme="coaps"):
-        """Run it to its end. Return what it said, on standard output and on standard error."""
-        host, port = listener.addresses["coaps"]
+    async def run(place, path, *arguments, method="put", key=SECRET, identity="lamp-1", scheme="coaps"):
+        """Run it to its end. Return what it said, on standard output and error. `place`: a listener or an address."""
+        host, port = place if isinstance(place, tuple) else place.addresses["coaps"]
         secret = ("-k", key, "-u", identity) if scheme == "coaps" else ()
         process = await asyncio.create_subprocess_exec(
             program, "-m", method, "-B", "15", *secret, *arguments, f"{scheme}://{host}:{port}/{path}",
@@ -56,6 +57,14 @@ async def test_libcoap_sends_small_and_large_bodies(coap_client, folder):
         ("lamp-1", Lane.ALARM, b'{"alarm":1}'),
         ("lamp-1", Lane.TELEMETRY, body),
     ]
+
+
+async def test_libcoap_finishes_its_handshake_over_a_line_that_loses_and_reorders_datagrams(coap_client):
+    port, faults = MemoryPort(), DatagramFaults(lose=0.2, duplicate=0.2, reorder=0.2)
+    async with secured(port, store_of(*DEVICES)) as listener, udp_line(listener.addresses["coaps"], faults, seed=59) as line:
+        await coap_client(line.address, "t", "-e", "1", "-B", "50")
+        assert (line.up.lost > 0, line.down.lost > 0) == (True, True), "take another seed"
+    assert [each.data for each in port.arrivals] == [b"1"]
 
 
 @pytest.mark.fault("S11")
