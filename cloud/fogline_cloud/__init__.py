@@ -7,6 +7,7 @@
 `authority`: the certificate authority
 `bridge_exchange`: one question to a bridge
 `bridge`: the AMQP listener on the event loop
+`canonical_settings`: settings of the topics of readings
 `cli`: the command `fogline`
 `commands`: values and rules of commands
 `console`: the operator's page

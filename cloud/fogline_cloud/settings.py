@@ -16,6 +16,7 @@ from fogline.process.files.tls_files import TlsSettings, resolve_tls
 from fogline.process.files.via_settings import ViaSettings, resolve_via
 from fogline.tracing.settings import TracingSettings, resolve_tracing
 from fogline_cloud.api_settings import ApiSettings, resolve_api
+from fogline_cloud.canonical_settings import CanonicalSettings
 from fogline_cloud.fleet_settings import FleetSettings, require_longer
 from fogline_cloud.kafka.connection_settings import resolve_files
 from fogline_cloud.sink_settings import SinkSettings, resolve_sinks
@@ -196,8 +197,7 @@ class FlowSettings(_Strict, frozen=True, kw_only=True):
     parse_memory_mib: Annotated[int, Meta(ge=64)] = 1024
     """Memory that a parser may take, in MiB (on Linux)."""
     max_readings: Annotated[int, Meta(ge=1, le=100_000)] = 1000
-    """Largest number of readings of one event. Further ones are not kept; column `detail` of `events` says so, and the row has
-    the body."""
+    """Largest number of readings of one event. Others are not kept; column `detail` says so. The row has the body."""
     key_cache: str | None = None
     """Folder on the driver's disk for copies of the key files of table `events`, if `tables` is a URL. With them the flow finds
     earlier copies of an event without asking the object store. Default: `fogline-keys` in the working folder."""
@@ -213,6 +213,7 @@ class FlowSettings(_Strict, frozen=True, kw_only=True):
     """File with the keys of Bluetooth devices that encrypt (docs/bluetooth-data.md)."""
     shared: Annotated[list[SharedSettings], Meta(max_length=1000)] = msgspec.field(default_factory=list)
     """Devices that several gateways receive."""
+    canonical: CanonicalSettings = msgspec.field(default_factory=CanonicalSettings)
 
 
 class StoreSettings(_Strict, frozen=True, kw_only=True):

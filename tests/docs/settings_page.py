@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
+import fogline_cloud.canonical_settings
 import fogline_cloud.settings
 import fogline_edge.rule_settings
 import fogline_edge.settings
@@ -149,6 +150,7 @@ _NAMES = {Any: "any value", str: "text", int: "integer", float: "number", bool: 
 _PATTERNS = {
     fogline_edge.settings_types.IDENTIFIER_PATTERN: "identifier",
     fogline_cloud.settings.SERVER_PATTERN: "URL of a server",
+    fogline_cloud.canonical_settings.NAME_PATTERN: "1 to 32 of `a` to `z`, `0` to `9` and `-`",
     fogline_edge.settings_types.BLE_ADDRESS_PATTERN: "Bluetooth address",
     fogline_edge.rule_settings.AGGREGATE_PATTERN: "aggregate",
     fogline_edge.settings_types.ORIGIN_PATTERN: "`http://` or `https://`, host, and port if it is another one",

@@ -65,6 +65,8 @@ class Api:
         self._clients = KafkaClients(settings.kafka)
         self._loop = asyncio.get_running_loop()
         self._access = _access(settings)
+        names = settings.flow.canonical.names
+        self._readings = {topics.canonical(settings.tenant), *(topics.canonical_topic(settings.tenant, name) for name in names)}
         self.context = self._make_context()
         app = make_app(self.context, pages(settings, self.context))
         self._server = HttpServer(app, settings.api.tls, settings.api.max_connections, self._on_refused)
@@ -107,8 +109,8 @@ class Api:
         topics.require([topics.commands(tenant), topics.devices(tenant), topics.canonical(tenant)], existing)
         if (found := existing[topics.commands(tenant)]) != settings.shards:
             raise Misconfigured(f"shards = {settings.shards}, but topic {topics.commands(tenant)} has {found} partitions")
-        readings = topics.canonical(tenant)
-        self.context.tail.read_too([(readings, number) for number in range(existing[readings])])
+        readings = [name for name in self._readings if name in existing]
+        self.context.tail.read_too([(name, number) for name in readings for number in range(existing[name])])
         bound = await self._server.start(*split_endpoint(settings.api.listen, "api.listen"))
         if settings.api.metrics is not None:
             self._metrics = MetricsServer(settings.api.metrics, "api.metrics", self._read, lambda: self.context.tail.behind)
@@ -159,10 +161,10 @@ class Api:
 
     def _on_records(self, records: list[CommittedRecord]) -> None:
         tenant = self._settings.tenant
-        canonical, devices = topics.canonical(tenant), topics.devices(tenant)
+        devices = topics.devices(tenant)
         for each in records:
             try:
-                if each.topic == canonical:
+                if each.topic in self._readings:
                     device = msgspec.json.decode(each.value, type=_Device).device
                     self.context.feed.put("reading", device, "", each.value.replace(b"\n", b" "))
                 elif each.topic == devices:

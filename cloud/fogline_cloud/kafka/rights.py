@@ -73,15 +73,15 @@ def read_principals(texts: Iterable[str]) -> Principals:
     return found
 
 
-def rights(tenant: str, shards: int, principals: Principals) -> list[Right]:
-    """Return the rights that the principals need, and no others."""
-    found = {Right(principal, *each) for role, principal in principals for each in _needs(role, tenant, shards)}
+def rights(tenant: str, shards: int, principals: Principals, names: Sequence[str] = ()) -> list[Right]:
+    """Return the rights that the principals need, and no others. `names`: of the further topics of readings."""
+    found = {Right(principal, *each) for role, principal in principals for each in _needs(role, tenant, shards, names)}
     return sorted(found)
 
 
-def problems(tenant: str, shards: int, principals: Principals, acls: Sequence[Acl]) -> list[str]:
-    """Return the missing rights, and the ACLs that give others the rights of the bridge; one line each."""
-    wanted = rights(tenant, shards, principals)
+def problems(tenant: str, shards: int, principals: Principals, acls: Sequence[Acl], names: Sequence[str] = ()) -> list[str]:
+    """Return the missing rights, and the ACLs that give others the rights of the bridge, a line each. `names`: as `rights`."""
+    wanted = rights(tenant, shards, principals, names)
     missing = [f"missing: {each}" for each in wanted if not _has(each, acls)]
     own = list(_exclusive(tenant, shards))
     bridges = _bridges(principals)
@@ -93,9 +93,9 @@ def problems(tenant: str, shards: int, principals: Principals, acls: Sequence[Ac
     return [*missing, *sorted(set(foreign))]
 
 
-def _needs(role: KafkaRole, tenant: str, shards: int) -> Iterator[tuple[str, str, str]]:
+def _needs(role: KafkaRole, tenant: str, shards: int, names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     """Yield operation, kind and name for everything that a role does."""
-    raw, derived = topics.raw_topics(tenant), topics.derived_topics(tenant)
+    raw, derived = topics.raw_topics(tenant), topics.derived_topics(tenant, names)
     yield "describe", "group", topics.READER_GROUP  # every consumer asks for the coordinator of its group
     if role is KafkaRole.BRIDGE:
         yield from _exclusive(tenant, shards)
@@ -107,7 +107,8 @@ def _needs(role: KafkaRole, tenant: str, shards: int) -> Iterator[tuple[str, str
         yield from _each(("read",), raw)
         yield from _each(("write",), derived)
     elif role is KafkaRole.API:
-        own = [topics.commands(tenant), topics.devices(tenant), topics.canonical(tenant), topics.audit(tenant)]
+        readings = [topics.canonical(tenant), *(topics.canonical_topic(tenant, name) for name in names)]
+        own = [topics.commands(tenant), topics.devices(tenant), *readings, topics.audit(tenant)]
         yield from _each(("read",), own)
         yield from _each(("describe",), raw)  # the page of the flow tells what waits there
     else:

@@ -37,6 +37,13 @@ command = _named("hono.command")
 """Commands of applications in the form of Eclipse Hono's Kafka API, key = device; only with `commands.kafka`."""
 canonical = _named("fogline.canonical")
 """Readings, at least once, with stable ids."""
+
+
+def canonical_topic(tenant: str, name: str) -> str:
+    """Return the topic of the readings for which a rule names it (`flow.canonical.topics`)."""
+    return f"fogline.canonical-{name}.{tenant}"
+
+
 slow = _named("fogline.slow")
 """Events that took the parser too long."""
 dead = _named("fogline.dead")
@@ -96,13 +103,13 @@ def of_lanes(lanes: Collection[Lane], tenant: str) -> list[str]:
     return found
 
 
-def derived_topics(tenant: str) -> list[str]:
-    """Return the topics that the flow writes."""
-    return [canonical(tenant), slow(tenant), dead(tenant), fleet(tenant)]
+def derived_topics(tenant: str, names: Iterable[str] = ()) -> list[str]:
+    """Return the topics that the flow writes. `names`: of the further topics of readings."""
+    return [canonical(tenant), *(canonical_topic(tenant, name) for name in names), slow(tenant), dead(tenant), fleet(tenant)]
 
 
-def all_topics(tenant: str, shards: int, *, kafka_commands: bool = False) -> list[Topic]:
-    """Return all topics that `fogline topics create` creates."""
+def all_topics(tenant: str, shards: int, *, kafka_commands: bool = False, names: Iterable[str] = ()) -> list[Topic]:
+    """Return all topics that `fogline topics create` creates. `names`: of the further topics of readings."""
     kept = {"cleanup.policy": "delete", "retention.ms": str(7 * _DAY_MS)}
     # LogAppendTime: a producer's wrong clock must neither expire a record nor stop Spark.
     raw = {**kept, "message.timestamp.type": "LogAppendTime"}
@@ -111,7 +118,7 @@ def all_topics(tenant: str, shards: int, *, kafka_commands: bool = False) -> lis
     return [
         *(Topic(name, shards, raw, by_shard=True) for name in raw_topics(tenant)),
         *([Topic(command(tenant), shards, raw)] if kafka_commands else []),
-        Topic(canonical(tenant), shards, kept),
+        *(Topic(name, shards, kept) for name in (canonical(tenant), *(canonical_topic(tenant, each) for each in names))),
         Topic(slow(tenant), shards, long),
         Topic(dead(tenant), shards, long),
         Topic(fleet(tenant), shards, kept),

@@ -42,7 +42,8 @@ def create_topics(clients: KafkaClients, settings: CloudSettings, replication: i
 
 
 def _topics(settings: CloudSettings) -> list[topics.Topic]:
-    return topics.all_topics(settings.tenant, settings.shards, kafka_commands=settings.commands.kafka)
+    names = settings.flow.canonical.names
+    return topics.all_topics(settings.tenant, settings.shards, kafka_commands=settings.commands.kafka, names=names)
 
 
 def wait_until_listed(clients: KafkaClients, partitions: Mapping[str, int]) -> None:

@@ -72,7 +72,8 @@ def run_reshard(arguments: argparse.Namespace) -> int:
 
 
 def _create_acls(clients: KafkaClients, settings: CloudSettings, texts: list[str]) -> list[kafka_rights.Right]:
-    rights = kafka_rights.rights(settings.tenant, settings.shards, kafka_rights.read_principals(texts))
+    principals, names = kafka_rights.read_principals(texts), settings.flow.canonical.names
+    rights = kafka_rights.rights(settings.tenant, settings.shards, principals, names)
     acl_admin.create_acls(clients, rights)
     return rights
 
@@ -84,7 +85,8 @@ def run_check(arguments: argparse.Namespace) -> int:
     principals = kafka_rights.read_principals(arguments.acls) if arguments.acls is not None else None
     problems = topic_admin.check_topics(clients, settings)
     if principals is not None:
-        problems += kafka_rights.problems(settings.tenant, settings.shards, principals, acl_admin.read_acls(clients))
+        acls, names = acl_admin.read_acls(clients), settings.flow.canonical.names
+        problems += kafka_rights.problems(settings.tenant, settings.shards, principals, acls, names)
     return report(problems, as_json=arguments.json)
 
 

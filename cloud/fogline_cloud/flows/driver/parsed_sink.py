@@ -93,6 +93,7 @@ class ParsedSink:
                 readings=self._tables.readings,
                 kafka=with_content(self._settings.kafka),
                 shared=flow.shared,
+                canonical=flow.canonical,
                 tracing=self._export is not None,
             ),
             owner=owner,

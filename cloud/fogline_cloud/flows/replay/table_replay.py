@@ -28,6 +28,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 
 from fogline.errors import Misconfigured
+from fogline_cloud.canonical_settings import CanonicalSettings
 from fogline_cloud.flows.driver.retried_task import with_children
 from fogline_cloud.flows.driver.table_creation import is_table
 from fogline_cloud.flows.replay.difference import Difference
@@ -226,7 +227,7 @@ class TableReplay:
         self._commit(self._readings, landing.changed_readings if added is None else lambda: ([], added))
         self._on_step(f"{'replaced' if added is None else 'added'} the rows of readings")
         if publish:
-            send = partial(_send, self._settings.kafka, self._settings.tenant)
+            send = partial(_send, self._settings.kafka, self._settings.tenant, self._settings.flow.canonical)
             mended = self._read(landing.staged).where(F.col("outcome") == EventOutcome.OK)
             mended.mapInArrow(send, "sent BIGINT").collect()
         self._commit(self._events, landing.changed_events)
@@ -276,10 +277,12 @@ def _parse(
     return stage_rows(folders, below, parse(with_children(plan), MicroBatch(flow, "", 0), batches))
 
 
-def _send(kafka: dict[str, Scalar], tenant: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _send(
+    kafka: dict[str, Scalar], tenant: str, canonical: CanonicalSettings, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     sent = 0
     for each in batches:
         rows = conformed(pa.Table.from_batches([each]), STORED)
-        publish(kafka, canonical_records(rows, tenant))
+        publish(kafka, canonical_records(rows, tenant, canonical))
         sent += rows.num_rows
     yield pa.RecordBatch.from_pydict({"sent": pa.array([sent], pa.int64())})

@@ -119,4 +119,5 @@ def _after_marker(offset: int, bounds: tuple[int, int] | None) -> int:
 def require_topics(settings: CloudSettings) -> None:
     """Raise `Misconfigured` if a topic that the flow reads or writes is missing."""
     found = KafkaClients(settings.kafka).topics()
-    topics.require([*topics.raw_topics(settings.tenant), *topics.derived_topics(settings.tenant)], found)
+    derived = topics.derived_topics(settings.tenant, settings.flow.canonical.names)
+    topics.require([*topics.raw_topics(settings.tenant), *derived], found)

@@ -4,8 +4,9 @@ JSON: a canonical record holds the readings of one event, a fleet record `FLEET_
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
-from itertools import chain
+from fnmatch import fnmatchcase
+from functools import cache, partial
+from itertools import chain, repeat
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fogline.events.gap import GapReason
+from fogline_cloud.canonical_settings import CanonicalSettings
 from fogline_cloud.flows.tables import schema
 from fogline_cloud.flows.tables.schema import EventOutcome, arrow_schema
 from fogline_cloud.flows.worker.row_headers import COLUMNS, headers_of
@@ -59,13 +61,17 @@ def count_readings(events: pa.Table) -> int:
     return pc.sum(pc.list_value_length(_parsed(events).column("readings"))).as_py() or 0
 
 
-def derived_records(events: pa.Table, tenant: str) -> Iterator[DerivedRecord]:
+def derived_records(
+    events: pa.Table,
+    tenant: str,
+    canonical: CanonicalSettings = CanonicalSettings(),  # noqa: B008 - it is frozen
+) -> Iterator[DerivedRecord]:
     """Yield every record of the derived topics."""
     outcome = events.column("outcome")
     refused = pc.and_(pc.equal(outcome, EventOutcome.GAP.value), pc.is_in(events.column("reason"), _WITH_BODY))
     unparsable = pc.or_(pc.is_in(outcome, _UNPARSABLE), pc.fill_null(refused, False))
     return chain(
-        canonical_records(events, tenant),
+        canonical_records(events, tenant, canonical),
         _raw_again(events.filter(pc.equal(outcome, EventOutcome.SLOW.value)), topics.slow(tenant)),
         _raw_again(events.filter(unparsable), topics.dead(tenant)),
         _fleet(events, topics.fleet(tenant)),
@@ -103,19 +109,45 @@ class _Canonical(msgspec.Struct, omit_defaults=True, gc=False):
     readings: list[_Reading] = []
 
 
-def canonical_records(events: pa.Table, tenant: str) -> Iterator[DerivedRecord]:
-    """Yield the records of the canonical topic, one for each event with readings."""
-    topic, parsed = topics.canonical(tenant), _parsed(events)
+def canonical_records(events: pa.Table, tenant: str, settings: CanonicalSettings) -> Iterator[DerivedRecord]:
+    """Yield the records of readings, one for each event that has some. The key is the device and the time bucket."""
+    parsed = _parsed(events)
     _, own = _own_columns(parsed)
     found = list(map(_Reading, *_columns(pa.table(own), (*_OWN, "time"))))
     counts = pc.list_value_length(parsed.column("readings")).to_pylist()
     begin = 0
     columns = _columns(parsed, ("source", "id", "device", "recordedtime"))
-    for count, source, name, device, recorded in zip(counts, *columns, strict=True):
+    places = zip(_canonical_topics(parsed, tenant, settings), _buckets(parsed, settings.bucket_s), strict=True)
+    for count, (topic, bucket), source, name, device, recorded in zip(counts, places, *columns, strict=True):
         readings = found[begin : begin + count]
         begin += count
         for value in _within_limit(readings, partial(_Canonical, source, name, device, recorded)) if count else ():
-            yield DerivedRecord(topic, device.encode(), value, _JSON)
+            yield DerivedRecord(topic, (device + bucket).encode(), value, _JSON)
+
+
+def _canonical_topics(parsed: pa.Table, tenant: str, settings: CanonicalSettings) -> Iterable[str]:
+    """Return the topic of each event: that of the first rule that matches."""
+    if not settings.topics:
+        return repeat(topics.canonical(tenant), parsed.num_rows)
+
+    @cache
+    def topic_of(*event: str | None) -> str:
+        for rule in settings.topics:
+            patterns = (rule.type, rule.lane, rule.device, rule.subject)
+            if all(fnmatchcase(value or "", pattern) for value, pattern in zip(event, patterns, strict=True)):
+                return topics.canonical_topic(tenant, rule.name)
+        return topics.canonical(tenant)
+
+    return map(topic_of, *_columns(parsed, ("type", "lane", "device", "subject")))
+
+
+def _buckets(parsed: pa.Table, bucket_s: int) -> Iterable[str]:
+    """Return for each event what its key has after the device: `/` and the begin of its time bucket."""
+    if not bucket_s:
+        return repeat("", parsed.num_rows)
+    seconds = pc.divide(parsed.column("recordedtime").cast(pa.int64()), bucket_s * 1_000_000)
+    begins = pc.multiply(seconds, bucket_s).cast(pa.timestamp("s", "UTC"))
+    return ("" if begin is None else f"/{begin}" for begin in _texts(begins))
 
 
 EVENT_METADATA = tuple(

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fogline.events.identity import COMPARED_BY_ID, Dedup
+from fogline_cloud.canonical_settings import CanonicalSettings
 from fogline_cloud.flows.deployed.trial_report import TrialReport
 from fogline_cloud.flows.tables.batch import File, MicroBatch
 from fogline_cloud.flows.tables.files import FileWriter, TableFolder, read_rows
@@ -68,6 +69,7 @@ class WorkerTask(msgspec.Struct, frozen=True, kw_only=True):
     readings: TableFolder
     kafka: dict[str, Scalar]
     shared: list[SharedSettings] = []
+    canonical: CanonicalSettings = CanonicalSettings()
     tracing: bool = False
 
 
@@ -182,7 +184,7 @@ def derive(task: WorkerTask, batch: MicroBatch, paths: Iterable[str], *, write: 
     with FileWriter(task.readings, MEASURED["readings"]) as writer:
         for path in paths:
             rows = _of_batch(conformed(read_rows(task.events, path), STORED), batch)
-            publish(task.kafka, derived_records(rows, task.plan.tenant))
+            publish(task.kafka, derived_records(rows, task.plan.tenant, task.canonical))
             if write:
                 for some in reading_rows(rows).to_batches():
                     writer.add(some)
