@@ -235,14 +235,15 @@ async def _open_adapters(
     adapters = [_Adapter([AdapterCounters("bodies", bodies.counters)])]
     budget = ByteBudget()
     if settings.mqtt is not None:
-        await start("mqtt", mqtt := MqttListener(outbox.port, settings.mqtt, downlink, make_rates(settings.limits), budget))
+        rates = make_rates(settings.limits)
+        await start("mqtt", mqtt := MqttListener(outbox.port, settings.mqtt, downlink, rates, budget, bodies=bodies))
         addresses = {name: "{}:{}".format(*address) for name, address in mqtt.addresses.items()}
         adapters.append(_Adapter([AdapterCounters("mqtt", mqtt.counters)], addresses))
     if settings.coap is not None:
         from fogline_edge.adapters.coap.listener import CoapListener  # noqa: PLC0415 - aiocoap costs 3 MB, and not all need it
 
         store = credentials.store if credentials is not None else None
-        await start("coap", coap := CoapListener(outbox.port, settings.coap, downlink, budget, store))
+        await start("coap", coap := CoapListener(outbox.port, settings.coap, downlink, budget, store, bodies=bodies))
         addresses = {name: "{}:{}".format(*address) for name, address in coap.addresses.items()}
         counted = [AdapterCounters("coap", coap.counters)]
         if coap.dtls_counters is not None:

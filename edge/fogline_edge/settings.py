@@ -131,7 +131,7 @@ class MqttSettings(StrictTable, frozen=True, kw_only=True):
     tls: MqttTlsSettings | None = None
     websocket: WebSocketSettings | None = None
     max_packet_bytes: Annotated[int, Meta(ge=256, le=700_000)] = 262_144
-    """Largest packet in bytes."""
+    """Largest packet that is held whole, in bytes. A larger PUBLISH is stored as it comes (`[bodies]`)."""
     receive_maximum: Annotated[int, Meta(ge=1, le=65535)] | None = None
     """Receive Maximum that the gateway grants to MQTT 5 clients. A client that exceeds it is disconnected with 0x93. Without
     a value there is no such limit, because paho 2 ignores it when it reconnects; a client that is too fast is read more
@@ -204,7 +204,7 @@ class CoapSettings(StrictTable, frozen=True, kw_only=True):
     """`true`: `host` may be of a network, although everybody there can then speak for any device without a key."""
     dtls: CoapDtlsSettings | None = None
     max_body_bytes: Annotated[int, Meta(ge=64, le=262_144)] = 262_144
-    """Largest body in bytes, also of a block-wise transfer."""
+    """Largest body that an event carries itself, in bytes. A larger one, in blocks, is stored as they come (`[bodies]`)."""
     rate_s: Annotated[float, Meta(gt=0)] = 5000.0
     """Datagrams per second from all endpoints."""
     burst: Positive = 10_000
@@ -262,7 +262,7 @@ class HttpSettings(StrictTable, frozen=True, kw_only=True):
     acl: dict[str, list[str]] = msgspec.field(default_factory=dict)
     """Further devices that a user, or the device of a certificate, speaks for: shell patterns such as `press-*`; `*`: all."""
     max_body_bytes: Annotated[int, Meta(ge=64, le=262_144)] = 262_144
-    """Largest body that an event carries itself, in bytes. A larger one is stored in chunks (`[bodies]`)."""
+    """Largest body that an event carries itself, in bytes. A larger one is stored as it comes (`[bodies]`)."""
     max_connections: Positive = 500
     """Largest number of connections."""
     request_timeout_s: Annotated[float, Meta(gt=0)] = 10.0

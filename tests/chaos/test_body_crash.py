@@ -41,7 +41,6 @@ async def read_bodies(folder) -> JoinedBodies:
         await outbox.close()
 
 
-@pytest.mark.slow
 @pytest.mark.fault("C1", "C2")
 @pytest.mark.parametrize(
     "point", [CrashPoint.BEFORE_COMMIT, CrashPoint.BEFORE_BODY_COMMIT, CrashPoint.AFTER_BODY_COMMIT_BEFORE_ACK]

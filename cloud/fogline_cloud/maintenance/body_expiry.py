@@ -16,7 +16,7 @@ from fogline_cloud.store.object_folder import ObjectFolder, StoredObject
 from fogline_cloud.table_settings import TablesSettings
 
 
-class StoredBody(msgspec.Struct, frozen=True):
+class BodyObjects(msgspec.Struct, frozen=True):
     """The objects of one body. `written`: when the newest one was written. `has_event`: its event has come."""
 
     paths: tuple[str, ...]
@@ -58,12 +58,12 @@ def delete_ended(bodies: ObjectFolder, settings: TablesSettings, now: datetime, 
     return count
 
 
-def bodies_of(objects: Iterator[StoredObject]) -> Iterator[StoredBody]:
+def bodies_of(objects: Iterator[StoredObject]) -> Iterator[BodyObjects]:
     """Yield the bodies of one day. The objects of a body come one after the other, as stores list them."""
     for _, some in groupby(sorted(objects), key=lambda each: each.path.rpartition("/")[0]):
         found = list(some)
         has_event = any(each.path.endswith(f"/{EVENT}") for each in found)
-        yield StoredBody(tuple(each.path for each in found), max(each.modified for each in found), has_event)
+        yield BodyObjects(tuple(each.path for each in found), max(each.modified for each in found), has_event)
 
 
 def _day(folder: str) -> date | None:

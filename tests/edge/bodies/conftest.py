@@ -1,4 +1,4 @@
-"""`http_gateway`: an HTTP listener with large bodies, on a real outbox."""
+"""`http_gateway`, `mqtt_gateway`, `coap_gateway`: listeners with large bodies, on a real outbox."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -23,3 +23,13 @@ def http_gateway(folder):
             yield gateway
 
     return serve
+
+
+@pytest.fixture
+def mqtt_gateway(http_gateway):
+    return http_gateway
+
+
+@pytest.fixture
+def coap_gateway(http_gateway):
+    return http_gateway

@@ -11,12 +11,14 @@ import httpx
 from fogline.events.event import Arrival, Event, Lane
 from fogline.process.rates import DeviceRates
 from fogline_edge.adapters.bodies.uploads import BodyUploads
+from fogline_edge.adapters.coap.listener import CoapListener
 from fogline_edge.adapters.http.listener import HttpListener
+from fogline_edge.adapters.mqtt.server.listener import MqttListener
 from fogline_edge.body_settings import BodySettings
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.rule_settings import PrivateTable
 from fogline_edge.rules.private import PrivateRules
-from fogline_edge.settings import HttpSettings
+from fogline_edge.settings import CoapSettings, HttpSettings, MqttSettings
 from fogline_lab.gateway.outbox_use import bodies as stored_events
 from fogline_lab.gateway.outbox_use import settings
 
@@ -30,6 +32,8 @@ class BodyGateway:
     outbox: Outbox
     uploads: BodyUploads
     listener: HttpListener
+    mqtt: MqttListener
+    coap: CoapListener
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -41,11 +45,17 @@ class BodyGateway:
         uploads = BodyUploads(outbox.port, BodySettings(**bodies), outbox_bytes, rules.applies)
         uploads.end_former()
         listener = HttpListener(outbox.port, HttpSettings(port=0), DeviceRates(1000, 10_000), bodies=uploads)
+        mqtt = MqttListener(outbox.port, MqttSettings(port=0), bodies=uploads)
         await listener.start()
+        coap = CoapListener(outbox.port, CoapSettings(port=0), bodies=uploads)
+        await mqtt.start()
+        await coap.start()
         try:
-            yield cls(outbox, uploads, listener)
+            yield cls(outbox, uploads, listener, mqtt, coap)
         finally:
+            await coap.close()
             await listener.close()
+            await mqtt.close()
             await outbox.close()
 
     @property

@@ -74,12 +74,17 @@ def test_exchanges_are_forgotten_by_number_and_by_age():
     assert len(exchanges._known) == 1
 
 
+def never(*_):
+    raise AssertionError("no body is stored")
+
+
 class Body:
     """Feeds blocks of 16 bytes."""
 
     def __init__(self, **settings):
         self.budget = ByteBudget(settings.pop("budget_bytes", 10_000))
-        self.transfers = BlockTransfers(self.budget, **{"most": 2, "max_bytes": 64, "timeout_s": 10, **settings})
+        usual = {"most": 2, "max_bytes": 64, "max_stored_bytes": 0, "timeout_s": 10}
+        self.transfers = BlockTransfers(self.budget, never, **{**usual, **settings})
 
     def feed(self, number, payload, *, more, now_s=0.0, endpoint=HERE, sender="", **given):
         options = [block1(number, more=more), *given.pop("options", ())]

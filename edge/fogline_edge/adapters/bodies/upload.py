@@ -65,6 +65,8 @@ class BodyUpload:
         self._to_put: deque[tuple[Arrival, Done]] = deque()
         self._uncommitted = 0
         self._waits_for_room = False
+        self._written_s = self._loop.time()
+        self._idle = self._loop.call_later(owner.settings.idle_timeout_s, self._look)
         note = msgspec.json.encode((event.device, event.channel, event.adapter, event.type))
         owner.port.keep(unfinished_key(self._id), note, lambda: None)
 
@@ -75,8 +77,9 @@ class BodyUpload:
 
     def write(self, data: bytes) -> None:
         """Add the next bytes of the body. Raises `Poison` (`too-big`, `late`); then give the body up."""
-        if self._loop.time() > self._until_s:
+        if self.over or self._loop.time() > self._until_s:
             raise Poison("late", "the body did not come whole in time")
+        self._written_s = self._loop.time()
         if self.size + len(data) > self._most:
             raise Poison("too-big", f"a body has at most {self._most} bytes")
         self.size += len(data)
@@ -90,8 +93,7 @@ class BodyUpload:
         """Store the event: the body has come whole. `done` is called as by `Port.put`."""
         if self._buffer:
             self._cut()
-        self.over = True
-        self._on_room = lambda: None
+        self._end()
         ref = BodyRef(self._id, self._chunks, self.size, self._digests.sha256)
         event = msgspec.structs.replace(
             self.event, lane=Lane.BULK, data=b"", dataref=str(ref), body_digest=self._digests.identity
@@ -104,13 +106,25 @@ class BodyUpload:
         """End the body, which does not come whole. Ignored after `finish`, and the second time."""
         if self.over:
             return
-        self.over = True
-        self._on_room = lambda: None
+        self._end()
         self._buffer.clear()
         self._to_put.clear()
         self._to_put.append((end_of_body(self.event, self._id), lambda _: None))
         self._put()
         self._owner.ended(self, whole=False)
+
+    def _end(self) -> None:
+        self.over = True
+        self._on_room = lambda: None
+        self._idle.cancel()
+
+    def _look(self) -> None:
+        """Give the body up if no byte has come for too long."""
+        idle_s = self._loop.time() - self._written_s
+        if idle_s >= self._owner.settings.idle_timeout_s:
+            self.give_up()
+        else:
+            self._idle = self._loop.call_later(self._owner.settings.idle_timeout_s - idle_s, self._look)
 
     def _cut(self) -> None:
         data = bytes(self._buffer[:CHUNK_BYTES])

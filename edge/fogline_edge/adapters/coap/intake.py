@@ -31,6 +31,21 @@ def arrival(target: PathTarget, request: Request, body: bytes, exchange: Exchang
     )
 
 
+def large_arrival(target: PathTarget, request: Request, begun: bytes, ttd_s: int | None) -> Arrival:
+    """Return the arrival of a large body, without data. Raises `RequestRefused` if the query is too long."""
+    return Arrival(
+        device=target.device,
+        channel=target.channel,
+        lane=target.lane,
+        type=target.type,
+        content_type=content_type(request, target.content_type, begun),
+        data=b"",
+        adapter=ADAPTER,
+        ttd_s=ttd_s,
+        properties=_properties(request),
+    )
+
+
 def retransmission_of(exchange: Exchange) -> Retransmission:
     """Return how a retransmission of this request is recognised, also after a restart."""
     return Retransmission(slot(exchange), again=True, window_s=EXCHANGE_LIFETIME_S, number=exchange.mid, token=exchange.token)

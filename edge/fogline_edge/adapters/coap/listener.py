@@ -4,6 +4,7 @@ import logging
 
 from fogline.transport.byte_budget import ByteBudget
 from fogline.transport.loopback import is_loopback
+from fogline_edge.adapters.bodies.uploads import BodyUploads
 from fogline_edge.adapters.coap.access import check_coap
 from fogline_edge.adapters.coap.command_client import CoapCommandClient
 from fogline_edge.adapters.coap.command_polls import CommandPolls
@@ -29,7 +30,7 @@ class CoapListener:
     """Listens at the address of `settings`, puts requests into `port`, and responds after the commit.
 
     Without `commands`, `hono-ttd`, Observe and `coap.devices` are ignored. A device in `credentials` needs protection.
-    Raises `Misconfigured` for an invalid path pattern.
+    Without     `bodies`, large bodies are refused. Raises `Misconfigured` for an invalid path pattern.
     """
 
     def __init__(
@@ -39,7 +40,10 @@ class CoapListener:
         commands: CommandPort | None = None,
         budget: ByteBudget | None = None,
         credentials: CredentialStore | None = None,
+        *,
+        bodies: BodyUploads | None = None,
     ) -> None:
+        self._bodies = bodies
         self.counters = CoapCounters()
         self._budget = budget or ByteBudget()
         self._credentials = credentials if credentials is not None else CredentialStore()
@@ -80,6 +84,7 @@ class CoapListener:
             counters,
             self._budget,
             self._credentials,
+            self._bodies,
         )
         await self._listen(messages, handler)
         if self._client is not None:

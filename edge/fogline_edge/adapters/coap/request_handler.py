@@ -10,19 +10,30 @@ from dataclasses import dataclass
 from functools import partial
 
 from fogline.commands.command import MAX_COMMAND_BYTES, Reply
-from fogline.errors import SlowDown
+from fogline.errors import Poison, SlowDown
 from fogline.events.event import Receipt
 from fogline.transport.byte_budget import ByteBudget
-from fogline_edge.adapters.coap.blocks import NO_TRANSFER, BlockTransfers
+from fogline_edge.adapters.bodies.uploads import BodyUploads
+from fogline_edge.adapters.coap.blocks import NO_TRANSFER, BlockTransfers, too_big
 from fogline_edge.adapters.coap.command_polls import CommandPolls
 from fogline_edge.adapters.coap.counters import CoapCounters
 from fogline_edge.adapters.coap.exchanges import Exchange
-from fogline_edge.adapters.coap.intake import arrival, content_type, slot
+from fogline_edge.adapters.coap.intake import arrival, content_type, large_arrival, retransmission_of, slot
 from fogline_edge.adapters.coap.message_layer import MessageLayer
 from fogline_edge.adapters.coap.observations import Observations
+from fogline_edge.adapters.coap.paced_upload import PacedUpload
 from fogline_edge.adapters.coap.paths import CommandPath, Paths, PathTarget, ResponsePath
 from fogline_edge.adapters.coap.requests import EMPTY, Request, read_request, seconds, status
-from fogline_edge.adapters.coap.wire import CoapMessage, CoapResponse, Code, Option, Options, RequestRefused, encode, uint
+from fogline_edge.adapters.coap.wire import (
+    CoapMessage,
+    CoapResponse,
+    Code,
+    Option,
+    Options,
+    RequestRefused,
+    encode,
+    uint,
+)
 from fogline_edge.adapters.port import CommandPort, Port
 from fogline_edge.credentials.credential_store import CredentialStore
 from fogline_edge.settings import CoapSettings
@@ -54,13 +65,19 @@ class CoapRequestHandler:
     counters: CoapCounters
     budget: ByteBudget
     credentials: CredentialStore
+    bodies: BodyUploads | None = None
 
     def __post_init__(self) -> None:
         settings = self.settings
         self._last_blocks = LastBlocks(self.port)
         self._loop = asyncio.get_running_loop()
         self._transfers = BlockTransfers(
-            self.budget, most=settings.max_transfers, max_bytes=settings.max_body_bytes, timeout_s=settings.transfer_timeout_s
+            self.budget,
+            self._begin_body,
+            most=settings.max_transfers,
+            max_bytes=settings.max_body_bytes,
+            max_stored_bytes=0 if self.bodies is None else self.bodies.most,
+            timeout_s=settings.transfer_timeout_s,
         )
 
     def serve(self, message: CoapMessage, exchange: Exchange) -> None:
@@ -95,8 +112,14 @@ class CoapRequestHandler:
             return
         if body is None:
             self.counters.blocks += 1
-            self.messages.reply(exchange, CoapResponse(Code.CONTINUE, case.echo))
+            stored = self._transfers.stored(exchange.endpoint, request, exchange.sender)
+            go_on = partial(self.messages.reply, exchange, CoapResponse(Code.CONTINUE, case.echo))
+            if stored is None:
+                go_on()
+            else:
+                stored.when_room(go_on)
         elif isinstance(target, ResponsePath):
+            assert isinstance(body, bytes)  # `_begin_body` refuses others
             self._answer(target, case, body)
         else:
             self._store(target, case, body)
@@ -114,13 +137,33 @@ class CoapRequestHandler:
             raise RequestRefused(Code.NOT_FOUND, "no-command", "this gateway takes no commands")
         self.observations.serve(target.device, request, exchange)
 
-    def _store(self, target: PathTarget, case: _Case, body: bytes) -> None:
+    def _begin_body(self, request: Request, begun: bytes, sender: str) -> PacedUpload:
+        """Begin to store a large body. Raises `RequestRefused` (4.00, 4.13), and `SlowDown`."""
+        target = self.paths.resolve(request.path, sender)
+        if self.bodies is None or not isinstance(target, PathTarget):
+            raise too_big(self.settings.max_body_bytes)
+        event = large_arrival(target, request, begun, self._ttd_s(request))
+        try:
+            return PacedUpload(self.bodies, event, max(len(begun) + len(request.payload), request.size1 or 0))
+        except Poison as error:
+            raise too_big(self.settings.max_body_bytes, error.reason) from None
+
+    def _ttd_s(self, request: Request) -> int | None:
+        return seconds(request, self.settings.max_ttd_s) if self.polls is not None else None
+
+    def _store(self, target: PathTarget, case: _Case, body: bytes | PacedUpload) -> None:
+        if isinstance(body, PacedUpload):
+            stored, kept = _after_both(partial(self._stored, target.device, case, self._ttd_s(case.request)))
+            body.finish(retransmission_of(case.exchange), stored)
+            self._last_blocks.keep(case.message, case.exchange, kept)
+            self.counters.received += 1
+            return
         is_typed = case.request.content_format is not None or target.content_type is not None
         if not body and not is_typed and case.request.parameter(EMPTY) is None:
             raise RequestRefused(
                 Code.BAD_REQUEST, "no-payload", f"a request without a payload needs a Content-Format, or ?{EMPTY}"
             )
-        ttd_s = seconds(case.request, self.settings.max_ttd_s) if self.polls is not None else None
+        ttd_s = self._ttd_s(case.request)
         event, block = arrival(target, case.request, body, case.exchange, ttd_s), case.request.block1
         done = partial(self._stored, target.device, case, ttd_s)
         if block is None or not block.number:

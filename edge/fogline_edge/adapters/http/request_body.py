@@ -1,28 +1,15 @@
 """The body of one request while it comes. A large one is stored; others are held, bounded alone and together."""
 
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from fogline.errors import Poison
+from fogline_edge.adapters.bodies.stored_body import StoredBody
 from fogline_edge.adapters.http.wire import HttpRefused
 
 TOO_MANY = HttpRefused(503, "too-many-bodies", "too many requests are under way", (("retry-after", "1"),))
 NO_ROOM = HttpRefused(503, "no-room", "the gateway has no room now: send it again", (("retry-after", "30"),))
 LATE = HttpRefused(408, "timeout", "the request did not come whole in time")
-
-
-class StoredBody(Protocol):
-    """A large body while it comes (`fogline_edge.adapters.bodies.upload.BodyUpload`)."""
-
-    @property
-    def crowded(self) -> bool:
-        """True while no more of it should be read."""
-
-    def write(self, data: bytes) -> None:
-        """Add the next bytes. Raises `Poison` (`too-big`, `late`)."""
-
-    def give_up(self) -> None:
-        """End a body that does not come whole."""
 
 
 Stored = TypeVar("Stored", bound=StoredBody)

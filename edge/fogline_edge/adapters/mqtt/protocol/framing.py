@@ -14,12 +14,17 @@ class Framer:
 
     Call `feed`, then `next_packet` until it returns `None`, at once or later. The framer holds at most `max_packet_bytes` (a
     whole packet, 5: 3.1.2.11.4; it may be raised between packets) and the last bytes fed.
+
+    A PUBLISH of more than `max_packet_bytes`, and at most `max_publish_bytes`, comes in pieces: `next_packet` returns its
+    beginning, and then `rest` bytes come by `next_piece`.
     """
 
-    __slots__ = ("_at", "_data", "_first", "_need", "_tail", "max_packet_bytes")
+    __slots__ = ("_at", "_data", "_first", "_need", "_tail", "max_packet_bytes", "max_publish_bytes", "rest")
 
     def __init__(self, max_packet_bytes: int, first: PacketType | None = PacketType.CONNECT) -> None:
         self.max_packet_bytes = max_packet_bytes
+        self.max_publish_bytes = 0
+        self.rest = 0
         self._first = first
         self._data = b""
         self._at = 0
@@ -29,7 +34,7 @@ class Framer:
     @property
     def unfinished(self) -> bool:
         """Return True if the framer holds the beginning of an incomplete packet."""
-        return bool(self._tail) or self._at < len(self._data)
+        return bool(self.rest or self._tail) or self._at < len(self._data)
 
     @property
     def held_bytes(self) -> int:
@@ -38,7 +43,7 @@ class Framer:
 
     def clear(self) -> None:
         """Drop all bytes: nobody asks for another packet."""
-        self._data, self._at, self._need = b"", 0, 0
+        self._data, self._at, self._need, self.rest = b"", 0, 0, 0
         self._tail.clear()
 
     def feed(self, data: bytes) -> None:
@@ -50,15 +55,21 @@ class Framer:
             self._tail += data
 
     def next_packet(self) -> tuple[int, bytes] | None:
-        """Return the next packet as (first byte, body), or `None` if it is incomplete. Raises `PacketError`."""
+        """Return the next packet as (first byte, body), or `None` if it is incomplete. Raises `PacketError`.
+
+        If `rest` is not 0 then, it is the beginning of a packet; `next_piece` must be called until `rest` is 0.
+        """
         while True:
             data, at = self._data, self._at
             available = len(data) - at
             if available >= 2:
                 length, start = self._length(data, at)
                 end = start + length
+                over = end - at - self.max_packet_bytes if start else 0
+                if over > 0:
+                    end -= over
                 if start and end <= len(data):
-                    self._at = end
+                    self._at, self.rest = end, max(0, over)
                     return data[at], data[start:end]
                 need = end - at if start else available + 1
             else:
@@ -67,6 +78,18 @@ class Framer:
                     self._check_header(data[at])
             if not self._refill(need):
                 return None
+
+    def next_piece(self) -> bytes | None:
+        """Return the next bytes of a packet that comes in pieces, b"" if none have come; None if there is no such packet."""
+        if not self.rest:
+            return None
+        if self._at == len(self._data) and self._tail:
+            self._data, self._at = bytes(self._tail), 0
+            self._tail.clear()
+        piece = self._data[self._at : self._at + self.rest]
+        self._at += len(piece)
+        self.rest -= len(piece)
+        return piece
 
     def _length(self, data: bytes, at: int) -> tuple[int, int]:
         """Return the remaining length (5: 2.1.4) of the packet at `at`, and the offset of its body (0: not known yet)."""
@@ -87,8 +110,10 @@ class Framer:
                     break
             else:
                 raise MalformedPacket(f"a remaining length has more than {_MAX_LENGTH_BYTES} bytes")
-        if start - at + length > self.max_packet_bytes:
-            raise ProtocolError(f"a packet has more than {self.max_packet_bytes} bytes", Reason.PACKET_TOO_LARGE)
+        size = start - at + length
+        if size > self.max_packet_bytes and (header >> 4 != PacketType.PUBLISH or size > self.max_publish_bytes):
+            most = max(self.max_packet_bytes, self.max_publish_bytes)
+            raise ProtocolError(f"a packet has more than {most} bytes", Reason.PACKET_TOO_LARGE)
         self._first = None
         return length, start
 

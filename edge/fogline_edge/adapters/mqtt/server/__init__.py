@@ -1,6 +1,7 @@
 """Sockets, timers and the dispatch of commands of the MQTT listener.
 
 `access`: the files of users and of TLS
+`body_reader`: large bodies of a connection
 `connection`: the life of one client's socket
 `deadline_timer`: a timer for a deadline that moves
 `dispatch`: commands to the connections of their devices; wills and notifications to the port

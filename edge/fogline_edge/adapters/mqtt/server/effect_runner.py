@@ -11,7 +11,10 @@ from fogline.errors import SlowDown
 from fogline.events.event import Receipt
 from fogline.process.rates import Bucket, DeviceRates
 from fogline.transport.byte_budget import ByteBudget
+from fogline_edge.adapters.bodies.uploads import BodyUploads
 from fogline_edge.adapters.mqtt.counters import MqttCounters
+from fogline_edge.adapters.mqtt.protocol.primitives import Reason
+from fogline_edge.adapters.mqtt.server.body_reader import BodyReader
 from fogline_edge.adapters.mqtt.server.dispatch import Dispatch
 from fogline_edge.adapters.mqtt.session.ack_order import PendingAck
 from fogline_edge.adapters.mqtt.session.client_protocol import ClientProtocol, ProtocolContext
@@ -25,6 +28,7 @@ from fogline_edge.adapters.mqtt.session.effects import (
     Respond,
     Send,
     Store,
+    StoreBody,
     Verify,
 )
 from fogline_edge.adapters.port import Port
@@ -43,6 +47,7 @@ class HoldReason(IntFlag):
     TURN = 8  # the connection has used its turn of the loop
     SLOW = 16  # the client does not read
     RATE = 32  # the device is too fast
+    BODY = 64  # a large body waits for its commits, or for room
 
 
 class ReadGate:
@@ -84,6 +89,7 @@ class ListenerContext(Protocol):
     dispatch: Dispatch
     rates: DeviceRates
     budget: ByteBudget
+    bodies: BodyUploads | None
 
     def schedule(self, flush: Callable[[], None]) -> None:
         """Call `flush` at the end of this turn of the loop."""
@@ -133,12 +139,13 @@ class EffectRunner:
         self._bucket: Bucket | None = None
         self._flushing = False
         self._limit = SendLimit(transport, listener.context.now)
+        self.body = BodyReader(listener.bodies, _Bodies(self, protocol, connection, gate))
 
     def perform(self, effects: Sequence[Effect]) -> None:
         """Perform effects in order."""
         for effect in effects:
             match effect:
-                case Store() | Respond():
+                case Store() | StoreBody() | Respond():
                     self._put(effect)
                 case Send(data, deadline):
                     self.acknowledge()  # a PUBCOMP must not overtake its PUBREC
@@ -191,14 +198,20 @@ class EffectRunner:
     def close(self) -> None:
         """Clean up after the closed socket."""
         self._limit.close()
+        del self.body  # otherwise a reference cycle would wait for the garbage collector
 
     def wait_for_room(self) -> None:
         """Stop reading until the port accepts arrivals again."""
         self._gate.hold(HoldReason.ROOM)
         self._port.when_room(self._on_room)
 
-    def _put(self, effect: Store | Respond) -> None:
-        committed = partial(self._committed, effect.pending)
+    def _put(self, effect: Store | StoreBody | Respond) -> None:
+        if isinstance(effect, StoreBody):
+            self._listener.counters.received += 1
+            self._pay(effect.arrival.device)
+            self.body.begin(effect)
+            return
+        committed = partial(self.committed, effect.pending)
         try:
             if isinstance(effect, Store):
                 self._port.put(effect.arrival, committed)
@@ -232,7 +245,8 @@ class EffectRunner:
         if self._parked is None:
             self._gate.release(HoldReason.ROOM)
 
-    def _committed(self, pending: PendingAck, receipt: Receipt) -> None:  # noqa: ARG002 (every receipt is acknowledged)
+    def committed(self, pending: PendingAck, receipt: Receipt) -> None:  # noqa: ARG002 (every receipt is acknowledged)
+        """Acknowledge a durable message, at the end of this turn of the loop."""
         self._protocol.ack_order.committed(pending)
         if not self._flushing:
             self._flushing = True
@@ -245,3 +259,22 @@ class EffectRunner:
             self.perform(self._protocol.inbound.release_early())
             if self._gate.held & HoldReason.WINDOW and not self._protocol.full:
                 self._gate.release(HoldReason.WINDOW)
+
+
+class _Bodies:
+    """The connection, as its large bodies see it (`BodyControl`)."""
+
+    def __init__(self, runner: EffectRunner, protocol: ClientProtocol, connection: ConnectionControl, gate: ReadGate) -> None:
+        self._protocol = protocol
+        self._connection = connection
+        self._gate = gate
+        self.committed = runner.committed
+
+    def hold_body(self, *, held: bool) -> None:
+        if held:
+            self._gate.hold(HoldReason.BODY)
+        elif self._gate.held & HoldReason.BODY:
+            self._gate.release(HoldReason.BODY)
+
+    def refuse_body(self, code: Reason, why: str) -> None:
+        self._connection.finish(self._protocol.disconnect(code, CloseReason.MALFORMED, why))

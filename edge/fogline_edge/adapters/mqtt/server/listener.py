@@ -13,6 +13,7 @@ from fogline.transport.byte_budget import ByteBudget
 from fogline.transport.loopback import is_loopback
 from fogline.transport.unnamed_sockets import UnnamedSockets
 from fogline.transport.websocket_request import Subprotocol
+from fogline_edge.adapters.bodies.uploads import BodyUploads
 from fogline_edge.adapters.device_acl import DeviceAcl
 from fogline_edge.adapters.mqtt.counters import MqttCounters
 from fogline_edge.adapters.mqtt.hono.event_filters import SubscriberRights
@@ -47,7 +48,9 @@ LINGERING = 100
 class MqttListener:
     """Puts the messages of its clients into `port`, and acknowledges each after its commit. `counters` may be read always.
 
-    Without `commands` no topic filter is granted. Raises `Misconfigured` for an invalid topic pattern or `[mqtt.acl]`.
+    Without `commands` no topic filter is granted. Without `bodies`, large bodies are refused.
+
+    Raises `Misconfigured` for an invalid topic pattern or `[mqtt.acl]`.
     """
 
     def __init__(
@@ -57,14 +60,18 @@ class MqttListener:
         commands: CommandPort | None = None,
         rates: DeviceRates | None = None,
         budget: ByteBudget | None = None,
+        *,
+        bodies: BodyUploads | None = None,
     ) -> None:
         self.port = port
+        self.bodies = bodies
         self.budget = budget or ByteBudget()
         self.rates = make_rates(LimitSettings()) if rates is None else rates
         self.counters = MqttCounters()
         sessions, acl = Sessions(most=2 * settings.max_connections), DeviceAcl(settings.acl, "mqtt.acl")
         self.context = ProtocolContext(
             settings=settings,
+            max_body_bytes=0 if bodies is None else bodies.most,
             intake=PublishIntake(port.tenant, port.gateway, Topics(port.tenant, settings.topics), self.counters, acl),
             with_users=settings.users is not None,
             new_client_id=lambda: f"auto-{secrets.token_hex(8)}",

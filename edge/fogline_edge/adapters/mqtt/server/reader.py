@@ -17,8 +17,11 @@ from fogline_edge.adapters.mqtt.server.effect_runner import (
 )
 from fogline_edge.adapters.mqtt.session.client_protocol import ClientProtocol
 from fogline_edge.adapters.mqtt.session.effects import CloseReason
+from fogline_edge.adapters.mqtt.session.large_publish import in_pieces
 from fogline_edge.adapters.sockets.shared_buffer import READ_BYTES
 
+PUBLISH_BYTES = 65_536 + 4096
+"""Bytes that a PUBLISH with a large body may have before its payload: the topic, and properties."""
 PACKETS_A_TURN = 256
 """The most packets of one connection in one turn of the loop, so that the other connections get theirs."""
 
@@ -85,12 +88,15 @@ class PacketReader:
         """Grant the accepted client packets of full size."""
         assert self._protocol.key is not None
         self._framer.max_packet_bytes = self._max_packet_bytes
+        if self.runner.body.most:
+            self._framer.max_publish_bytes = self.runner.body.most + PUBLISH_BYTES
         self._account.admit(self._protocol.key[0] or self._address)
 
     def close(self) -> None:
         """Read no more, and drop what was read. Safe to call twice."""
         self.gate.close()
         self._framer.clear()
+        self.runner.body.give_up()
         self._account.close()
 
     def verified(self, *, ok: bool | None) -> None:
@@ -115,6 +121,12 @@ class PacketReader:
         for _ in range(PACKETS_A_TURN):
             if gate.held or gate.closed:
                 return
+            if (piece := framer.next_piece()) is not None:
+                if not piece:
+                    return
+                runner.packet_at = self._unfinished_since = now
+                runner.body.add(piece, last=not framer.rest)
+                continue
             try:
                 packet = framer.next_packet()
             except PacketError as error:
@@ -124,8 +136,14 @@ class PacketReader:
                 began = now if self._unfinished_since is None else self._unfinished_since
                 self._unfinished_since = began if framer.unfinished else None
                 return
-            runner.packet_at, self._unfinished_since = now, None
-            runner.perform(protocol.receive(*packet, now))
+            runner.packet_at, self._unfinished_since = now, now if framer.rest else None
+            effects = protocol.receive(*packet, now)
+            if framer.rest:
+                try:
+                    effects = in_pieces(effects, framer.rest)
+                except PacketError as error:
+                    effects = [protocol.fail(error)]
+            runner.perform(effects)
         gate.hold(HoldReason.TURN)
         self._loop.call_soon(gate.release, HoldReason.TURN)
 

@@ -7,6 +7,7 @@
 `effects`: IO that the state machine asks the server for
 `inbound`: PUBLISHes from the client
 `inflight`: commands in flight by Packet Identifier
+`large_publish`: messages with a large body
 `outbound`: commands to the client
 `outbound_events`: events to a subscriber
 `puback_delivery`: evidence that a client received a PUBACK

@@ -57,7 +57,8 @@ class ProtocolContext:
 
     `with_users`: a client that shows no certificate must log in by its user name and password.
 
-    `crowded`: as `Port.crowded`; while True, no session is accepted that would have to be stored.
+    `max_body_bytes`: limit of a large body. `crowded`: as `Port.crowded`; while True, no session is accepted that would have to
+    be stored.
     """
 
     settings: MqttSettings
@@ -73,6 +74,7 @@ class ProtocolContext:
     puback_delivery: PubackDelivery = field(default_factory=PubackDelivery)
     subscribers: SubscriberRights = field(default_factory=lambda: SubscriberRights({}))
     feed_budget: FeedBudget = field(default_factory=FeedBudget)
+    max_body_bytes: int = 0
 
 
 class ClientProtocol:
@@ -253,7 +255,8 @@ class ClientProtocol:
         over = [effect for each in found.ended for effect in each.discard()]
         context.counters.sessions_dropped += sum(each.key != client.key for each in found.ended)
         former = self._attach(client, found.state)
-        properties = granted(context.settings, connect, client_id, self._keep_alive_s, self._expiry_s)
+        most_bytes = max(context.settings.max_packet_bytes, context.max_body_bytes)
+        properties = granted(context.settings, connect, client_id, self._keep_alive_s, self._expiry_s, most_bytes=most_bytes)
         connack = self._limits.send(Connack(session_present=found.present, properties=properties))
         accepted = ClientAccepted(client.key, found.present)
         return accepted, *over, *former, *found.state.save(), *connack, *self.downstream.begin()

@@ -50,14 +50,16 @@ def expiry_s(connect: Connect) -> int:
     return 0 if connect.clean_start else MAX_EXPIRY_S
 
 
-def granted(settings: MqttSettings, connect: Connect, client_id: str, keep_alive: int, expiry: int) -> Properties:
+def granted(
+    settings: MqttSettings, connect: Connect, client_id: str, keep_alive: int, expiry: int, *, most_bytes: int
+) -> Properties:
     """Return the properties of CONNACK (5: 3.2.2.3): this server's limits, and values that differ from the request."""
     if connect.version == V3:
         return NONE
     requested_s = connect.properties.session_expiry_s or 0
     return Properties(
         receive_maximum=settings.receive_maximum,
-        maximum_packet_bytes=settings.max_packet_bytes,
+        maximum_packet_bytes=most_bytes,
         topic_alias_maximum=TOPIC_ALIASES,
         shared_subscriptions=0,
         assigned_client_id=None if connect.client_id else client_id,

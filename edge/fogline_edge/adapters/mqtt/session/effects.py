@@ -50,6 +50,14 @@ class Store(NamedTuple):
     pending: PendingAck
 
 
+class StoreBody(NamedTuple):
+    """Store this arrival as `Store`, with a large body of `size` bytes that begins with its data and comes in pieces."""
+
+    arrival: Arrival
+    pending: PendingAck
+    size: int
+
+
 class Respond(NamedTuple):
     """Give a command response to the journal, and call `AckOrder.committed(pending)` when it is durable."""
 
@@ -146,7 +154,19 @@ class Listen(NamedTuple):
 
 
 Effect = (
-    Send | Store | Respond | Verify | ClientAccepted | Close | Abort | Forget | Keep | ReportDelivery | SetReachable | Listen
+    Send
+    | Store
+    | StoreBody
+    | Respond
+    | Verify
+    | ClientAccepted
+    | Close
+    | Abort
+    | Forget
+    | Keep
+    | ReportDelivery
+    | SetReachable
+    | Listen
 )
 Continuation = Callable[[], Sequence[Effect]]
 """The next step of the state machine, after a commit."""

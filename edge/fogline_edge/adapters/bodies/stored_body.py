@@ -1,0 +1,17 @@
+"""A large body while it comes, as the pure parts of adapters see it."""
+
+from typing import Protocol
+
+
+class StoredBody(Protocol):
+    """See `fogline_edge.adapters.bodies.upload.BodyUpload`."""
+
+    @property
+    def crowded(self) -> bool:
+        """True while no more of it should be read."""
+
+    def write(self, data: bytes) -> None:
+        """Add the next bytes. Raises `Poison` (`too-big`, `late`)."""
+
+    def give_up(self) -> None:
+        """End a body that does not come whole."""
