@@ -26,6 +26,8 @@
 `maintenance`: maintenance of the tables beside the flow
 `parser_kit`: tools for writers of parsers
 `pipelines`: tables that users declare, by Spark's Declarative Pipelines
+`rebuild`: another Kafka in the place of a lost one
+`reshard`: more shards for a tenant that runs already
 `selector`: selector filters of AMQP consumers
 `settings`: the settings file
 `shard`: the thread that writes to Kafka

@@ -43,6 +43,7 @@ def test_the_catalogue_has_every_row_once():
         "K26",
         "K27",
         "K28",
+        "S11",
     }
     assert {row.id for row in ROWS} == wanted
     assert len(ROWS) == len(wanted)

@@ -22,7 +22,7 @@ from fogline.gateway.signed_session import (
     WINDOW,
     Challenges,
     HelloJudge,
-    ReplayWindow,
+    NumberWindow,
     SignedIntake,
     SignedOutput,
 )
@@ -220,7 +220,7 @@ def test_messages_count_in_any_order_and_none_twice(key):
 
 @given(st.lists(st.integers(1, 3 * WINDOW), max_size=200))
 def test_a_number_counts_once_unless_it_is_far_behind(numbers):
-    window, highest, taken = ReplayWindow(), 0, set()
+    window, highest, taken = NumberWindow(), 0, set()
     for number in numbers:
         assert window.take(number) == (number not in taken and number > highest - WINDOW)
         highest, taken = max(highest, number), taken | {number}

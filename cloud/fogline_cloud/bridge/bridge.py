@@ -3,13 +3,13 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import chain
 
 from fogline.errors import Misconfigured
 from fogline.process.files.settings_file import require_loopback, split_endpoint
 from fogline.process.loop_calls import call_soon
+from fogline.process.monitoring.metrics import Sample
 from fogline.process.monitoring.metrics_server import MetricsServer
 from fogline.process.monitoring.statistics import answer_sigusr1
 from fogline.process.service_manager import watched
@@ -74,7 +74,8 @@ class Bridge:
         self.shards = ShardTable(settings.shards)
         self.gateways = ConnectedGateways()
         self.fleet = FleetStatistics()
-        self.outdated: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self.outdated: asyncio.Future[str] = self._loop.create_future()
         """Done, with the reason, once the number of shards has changed: this process must end."""
         self.listener: Listener | None = None
         self.metrics_address = ""
@@ -82,7 +83,6 @@ class Bridge:
         self._settings = settings
         self._export = export
         self._clients = KafkaClients(settings.kafka)
-        self._loop = asyncio.get_running_loop()
         self._routes = Routes()
         self._on_layout = partial(call_soon, self._loop, _set, self.outdated)
         self._route_feed = route_feed(self._clients, settings.tenant, settings.shards, self._routes, self._on_layout)
@@ -138,12 +138,8 @@ class Bridge:
         self._keep_files()
         if settings.bridge.metrics is not None:
             read = partial(read_bridge, self.listener, self.gateways, self._table, self.shards, self.fleet)
-            self._metrics = MetricsServer(
-                settings.bridge.metrics,
-                "bridge.metrics",
-                lambda: chain(read(), self.silent.read(), self._keys.read()),
-                self.problem,
-            )
+            parts = (read, self.silent.read, self._keys.read)
+            self._metrics = MetricsServer(settings.bridge.metrics, "bridge.metrics", partial(_all_of, parts), self.problem)
             self.metrics_address = await self._metrics.start()
         self._join("{}:{}".format(*bound))
         if self._kafka_commands is not None:
@@ -151,8 +147,7 @@ class Bridge:
         return bound
 
     def _make_listener(self, ids: CommandIds, authentication: Authentication) -> Listener:
-        settings = self._settings
-        policy = self._policy
+        settings, policy = self._settings, self._policy
         gateways = GatewayHandler(
             self.shards,
             self.gateways,
@@ -323,6 +318,11 @@ class Bridge:
         if not shard.ready and self.shards.owned.get(shard.number) is shard:
             self.gateways.close_shard(shard.number, f"shard {shard.number}: {shard.why_not}")
         _serve(self._vias)
+
+
+def _all_of(parts: Iterable[Callable[[], Iterable[Sample]]]) -> Iterator[Sample]:
+    for read in parts:
+        yield from read()
 
 
 def _serve(vias: Vias | None) -> None:

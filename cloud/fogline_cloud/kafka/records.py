@@ -19,6 +19,8 @@ Headers = list[tuple[str, bytes]]
 CHAIN = "fogline_chain"
 """The chain value of a batch's last event. In hex, because consumers decode headers as UTF-8."""
 
+REBUILT = "fogline_rebuilt"
+"""A header of gap records that `fogline topics rebuild` writes for events that the tables have, but Kafka lost."""
 MAX_SEQUENCE = 2**63 - 1
 
 

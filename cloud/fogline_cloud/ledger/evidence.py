@@ -74,16 +74,19 @@ _ByStream = Mapping[StreamKey, _Collected]
 class EvidenceReader:
     """Collects the evidence about the streams of a tenant. `low`: the first offset that Kafka still has of each partition.
 
-    `accepted`: the gaps by retention, with the detail of each.
+    `accepted`: the gaps by retention, with the detail of each. `positions`: where the flow goes on, if raw topics were created
+    again: offsets of rows may be those of former topics, and which events the new ones ever had before the first record of a
+    stream, nobody knows.
     """
 
-    def __init__(self, tenant: str, low: Mapping[Partition, int]) -> None:
+    def __init__(self, tenant: str, low: Mapping[Partition, int], positions: Mapping[Partition, int] | None = None) -> None:
         self.streams: dict[StreamKey, StreamEvidence] = {}
         self._ours: set[StreamKey] = set()
         self._of_others: set[StreamKey] = set()
         self._tenant = tenant
         self.low = low
-        self._read: dict[Partition, int] = {}  # the last offset that the flow has read
+        self._positions = positions or {}
+        self._read = {partition: following - 1 for partition, following in self._positions.items()}  # last offset that was read
         self._collected: dict[StreamKey, _Collected] = defaultdict(_Collected)
         self.accepted: dict[KafkaPosition, str] = {}  # by the last offset of each gap
 
@@ -134,7 +137,8 @@ class EvidenceReader:
         if others.num_rows:
             self._of_others.update(streams_of(others)[1])
         for partition, offset in _greatest_offsets(rows.filter(is_ours)):
-            self._read[partition] = max(self._read.get(partition, -1), offset)
+            if partition not in self._positions:
+                self._read[partition] = max(self._read.get(partition, -1), offset)
         ours = stream_rows(rows, self._tenant)
         numbers, keys = streams_of(ours)
         self._ours.update(keys)
@@ -157,7 +161,8 @@ class EvidenceReader:
         """Add the rows that these marks stand for."""
         self._of_others.update(marks.others)
         for topic, partition, offset in marks.read:
-            self._read[topic, partition] = max(self._read.get((topic, partition), -1), offset)
+            if (topic, partition) not in self._positions:
+                self._read[topic, partition] = max(self._read.get((topic, partition), -1), offset)
         for each in marks.streams:
             key = (each.gateway, each.stream)
             self._ours.add(key)
@@ -277,6 +282,8 @@ class EvidenceReader:
             evidence.arrivals_before = size(without(collected.arrivals.result().spans, after))
             evidence.gaps_before = size(span for span in evidence.gaps if span[1] < evidence.statement_at)
             first = evidence.kafka.spans[0][0] if evidence.kafka.spans else _NONE
+            if self._positions:
+                collected.maybe_deleted = evidence.table.last
             evidence.kafka_from = max(collected.deleted, min(collected.maybe_deleted, first - 1)) + 1
         return [self.streams[key] for key in sorted(self.streams)]
 

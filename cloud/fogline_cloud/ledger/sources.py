@@ -1,10 +1,18 @@
 """Reads the evidence about every stream from Kafka and the tables, some rows at a time."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from deltalake import DeltaTable
+
+from fogline_cloud.flows.start.positions import of_events
+from fogline_cloud.flows.start.topic_ids import topic_application
+from fogline_cloud.flows.tables.delta_log import DeltaLog
+from fogline_cloud.flows.tables.files import tables_in
+from fogline_cloud.flows.tables.owner import Owner
 from fogline_cloud.kafka import topics
-from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients, Partition, ids_of
 from fogline_cloud.ledger.arrow_rows import stream_rows
 from fogline_cloud.ledger.balance import StreamEvidence
 from fogline_cloud.ledger.evidence import EvidenceReader
@@ -14,6 +22,7 @@ from fogline_cloud.ledger.readings import ReadingSums, differences
 from fogline_cloud.settings import CloudSettings
 from fogline_cloud.shard.admission import StreamKey, StreamState
 from fogline_cloud.shard.recovery import read_checkpoint
+from fogline_cloud.store.options import storage_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +44,8 @@ def gather(clients: KafkaClients, settings: CloudSettings, *, full: bool = False
     partitions = [(name, number) for name in topics.raw_topics(settings.tenant) for number in range(existing[name])]
     bounds = clients.bounds(partitions)
     low = {partition: first for partition, (first, _) in bounds.items()}
-    reader, sums = EvidenceReader(settings.tenant, low), ReadingSums()
+    reader = EvidenceReader(settings.tenant, low, _positions_in_new_topics(clients, settings, bounds))
+    sums = ReadingSums()
     tables = MarkedTables(settings)
     tables.read(reader, sums, full=full)  # before Kafka, so that each row's record was already written
     records = MarkedRecords(clients, settings.tenant, tables.events.folder)
@@ -56,6 +66,20 @@ def gather(clients: KafkaClients, settings: CloudSettings, *, full: bool = False
     if topics.checkpoint(settings.tenant) in existing:  # Kafka hides it from an operator, because it may hold a secret
         _add_bridge_counts(evidence, clients, settings.tenant, existing[topics.checkpoint(settings.tenant)])
     return GatheredEvidence(evidence, tables.summary, records.summary)
+
+
+def _positions_in_new_topics(
+    clients: KafkaClients, settings: CloudSettings, bounds: Mapping[Partition, tuple[int, int]]
+) -> dict[Partition, int]:
+    """Return the flow's positions in raw topics that were created again since it began."""
+    folder = tables_in(settings.flow.tables, storage_of(settings)).events
+    if not DeltaTable.is_deltatable(folder.uri, folder.storage):
+        return {}
+    log = DeltaLog("events", folder)
+    if not any(log.version_of(topic_application(settings.tenant, topic)) for topic in topics.raw_topics(settings.tenant)):
+        return {}
+    ids = ids_of(clients.describe({topic for topic, _ in bounds}))
+    return of_events(Owner(settings.tenant, settings.flow.name, "", 0), log, ids, bounds).positions
 
 
 def _add_readings(streams: list[StreamEvidence], sums: ReadingSums, reader: EvidenceReader, tables: MarkedTables) -> None:

@@ -10,7 +10,6 @@
 `pace`: how much a transaction may hold, and how long it may take
 `producer`: the transactional Kafka producer
 `recovery`: reads the committed state from Kafka
-`reshard`: raises the number of shards
 `retirement`: forgets the streams that ended long ago
 `shard`: the thread, which takes the shard and takes it again after errors
 `shard_writer`: events, commands and routes as Kafka records

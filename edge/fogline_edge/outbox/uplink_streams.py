@@ -96,10 +96,13 @@ class UplinkStreams:
         self._wake(None)  # events that were deleted to make room have a gap record at the end of a stream
         return done
 
-    async def reopen(self, stream: str, upto: int, why: str) -> None:
-        """Move a stream's events above `upto` to a new stream, marked `replayed`: its numbering cannot be trusted."""
+    async def reopen(self, stream: str, upto: int, why: str, landed: int | None = None) -> None:
+        """Move a stream's events above `upto` to a new stream, marked `replayed`: its numbering cannot be trusted.
+
+        `landed`: the highest sequence that the bridge has. A gap record names those that it had accepted above it.
+        """
         _log.error("stream %s: %s. Resending its unconfirmed events in a new stream.", stream, why)
-        while await self._calls.call(partial(renumbering.reopen, name=stream, upto=upto, why=why)):
+        while await self._calls.call(partial(renumbering.reopen, name=stream, upto=upto, why=why, landed=landed)):
             pass
         self._wake(None)
 

@@ -92,7 +92,8 @@ class BridgeSession:
         connection = await self._connect(way)
         try:
             await until_over(self._opened, self._over, HELLO_S)
-            self._hello = HelloExchange(self._outbox, way, self._over, self._line, self._begin_credentials)
+            begin = self._credentials.begin if self._credentials is not None else str
+            self._hello = HelloExchange(self._outbox, way, self._over, self._line, begin)
             with contextlib.suppress(Unreachable):  # without room for another stream, events go in their order
                 await self._outbox.streams.split_backlog(self._settings.newest_first, self._settings.backfill_events)
             welcome = self._checked(await self._hello.say(connection))
@@ -131,9 +132,6 @@ class BridgeSession:
         if way.identity is not None:
             self._line = SignedLine(way.identity, uuid.uuid4().hex, partial(self.closed, connection))
         return connection
-
-    def _begin_credentials(self) -> str:
-        return self._credentials.begin() if self._credentials is not None else ""
 
     @contextlib.asynccontextmanager
     async def _sending_reports(self, reports: ReportSender, every_s: float) -> AsyncIterator[None]:
@@ -174,7 +172,7 @@ class BridgeSession:
                 continue
             verdict = hello.resume(own, mark)
             if isinstance(verdict, hello.Reopen):
-                await self._outbox.streams.reopen(mark.stream, own.settled, verdict.why)
+                await self._outbox.streams.reopen(mark.stream, own.settled, verdict.why, mark.hwm)
             elif verdict.settled:
                 self._outbox.streams.settle(mark.stream, verdict.settled)
 

@@ -20,6 +20,8 @@ class GapReason(StrEnum):
     DAMAGED = "damaged"
     EXPIRED = "expired"
     QUARANTINED = "quarantined"
+    REBUILT = "rebuilt"  # the tables have the events; Kafka lost the records
+    LOST = "lost"  # the bridge accepted the events; its Kafka does not have them any more
 
 
 class Lost(msgspec.Struct, frozen=True):

@@ -54,7 +54,7 @@ class Challenges:
         return hmac.new(self._secret, content, "sha256").hexdigest()[:32]
 
 
-class ReplayWindow:
+class NumberWindow:
     """The numbers that have come, of the last `WINDOW` ones (as RFC 4303 section 3.4.3)."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class SignedIntake:
     def __init__(self, name: GatewayName, epoch: str, key: Any) -> None:
         self.epoch = epoch
         self._name, self._key = name, key
-        self._numbers = ReplayWindow()
+        self._numbers = NumberWindow()
 
     def doubt(self, kind: SignedKind, message: Message) -> str | None:
         """Return why a message does not count, None if it does: then it counts this once."""

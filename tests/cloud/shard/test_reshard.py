@@ -26,12 +26,12 @@ from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.committed_records import read_committed
 from fogline_cloud.kafka.records import position_of
+from fogline_cloud.reshard.reshard import MOVED_TOPICS, Resharding, reshard
 from fogline_cloud.settings import CloudSettings
 from fogline_cloud.shard.admission import Admission, Duplicate, Produce
 from fogline_cloud.shard.checkpoint import Layout, LayoutChanged, ShardOwner
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.recovery import read_checkpoint, read_commands, read_layout
-from fogline_cloud.shard.reshard import MOVED_TOPICS, Resharding, reshard
 from fogline_cloud.shard.shard_writer import ShardWriter
 from fogline_cloud.shard.topic_admin import check_topics, create_topics
 from fogline_cloud.shard.work.submissions import read_batch

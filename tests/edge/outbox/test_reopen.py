@@ -7,6 +7,7 @@ import pytest
 
 from edge.outbox.stores import open_store, take
 from fogline.events.codec import decode_event
+from fogline.events.gap import GAP_CONTENT_TYPE, GapReason, Lost, decode_gap
 from fogline.gateway.hello import Mark, Reopen, resume
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.writer import renumbering, stream_views
@@ -79,4 +80,24 @@ def test_g8_a_step_of_large_events_moves_few_of_them(folder):
     (stream,) = store.streams.opened()
     assert renumbering.reopen(store, stream.stream, 0, "it is a test")
     assert (stream.backlog, store.streams.opened()[0].head) == (5, 1)
+    store.connection.close()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.fault("K14")
+def test_accepted_events_that_the_bridge_has_no_more_are_named_once(folder, killed):
+    """Of 12 accepted events the bridge has 7 when it has another Kafka. The move of the others takes three steps."""
+    store = open_store(folder / "outbox.db")
+    take(store, *(make_arrival(n) for n in range(EVENTS)))
+    (old,) = store.streams.opened()
+    store.accept(old.stream, 12)
+    while renumbering.reopen(store, old.stream, store.streams.get(old.stream).settled, "it is a test", 7):
+        if killed:
+            store.connection.close()
+            store = open_store(folder / "outbox.db")
+    (new,) = store.streams.pending()
+    after = [decode_event(row.body) for row in store.events(new, 0, EVENTS + 1)]
+    gaps = [decode_gap(event.data) for event in after if event.content_type == GAP_CONTENT_TYPE]
+    assert [(gap.reason, gap.lost) for gap in gaps] == [(GapReason.LOST, Lost(old.stream, 8, 12))]
+    assert len(after) == EVENTS - 12 + 1
     store.connection.close()

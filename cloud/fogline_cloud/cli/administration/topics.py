@@ -10,16 +10,17 @@ from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.kafka import acl_admin
 from fogline_cloud.kafka import rights as kafka_rights
 from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.reshard.reshard import reshard
 from fogline_cloud.settings import CloudSettings, load
 from fogline_cloud.shard import topic_admin
-from fogline_cloud.shard.reshard import reshard
 
 EXAMPLE = """\
 examples:
   fogline topics create --replication 3
   fogline topics create --acls bridge=User:bridge flow=User:flow operator=User:alice
   fogline topics check --acls bridge=User:bridge flow=User:flow operator=User:alice
-  fogline topics reshard     # after `shards` was raised in the settings of all processes; then start them again
+  fogline topics reshard                        after `shards` was raised in the settings of all processes; then start them
+  fogline topics rebuild --from-raw             after Kafka was lost (docs/lost-site.md)
 """
 
 
@@ -36,6 +37,40 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     for each, what in ((create, "also create"), (check, "also check"), (grow, "first create")):
         about = f"{what} the ACLs for the Kafka principals of the bridge, the flow and operators"
         each.add_argument("--acls", nargs="+", metavar="ROLE=PRINCIPAL", help=about)
+    rebuild = add_command(
+        commands,
+        "rebuild",
+        run_rebuild,
+        "let the Kafka of the settings take the place of a lost one",
+        description="After `fogline topics create`, and while no bridge and no flow runs: take the high-water marks of all "
+        "streams and the positions of the flow from the records that a mirror has brought, and from the tables. It can be "
+        "repeated.",
+        **raw,
+    )
+    rebuild.add_argument("--from-raw", action="store_true", help="first write the records of table raw to the topics")
+
+
+def run_rebuild(arguments: argparse.Namespace) -> int:
+    """Rebuild records, marks and positions in another Kafka."""
+    from fogline_cloud.rebuild.rebuild import rebuild  # noqa: PLC0415 - a bridge needs no Arrow
+
+    found = rebuild(load(arguments.config), from_raw=arguments.from_raw, on_step=tell)
+    places = [
+        (table, *place, offset) for table, of_table in found.positions.items() for place, offset in sorted(of_table.items())
+    ]
+    if arguments.json:
+        names = ("gateway", "stream", "lane", "sequences")
+        replaced = [dict(zip(names, each, strict=True)) for each in found.replaced]
+        positions = [dict(zip(("table", "topic", "partition", "next"), each, strict=True)) for each in places]
+        counts = {"records": found.records, "there": found.there, "marked": found.marked}
+        show(json.dumps({**counts, "replaced": replaced, "positions": positions}))
+        return 0
+    for gateway, stream, lane, (first, last) in found.replaced:
+        show(f"only in the tables: {gateway} {lane} {stream}: {first}..{last}")
+    for table, topic, partition, offset in places:
+        show(f"table {table}: {topic}[{partition}] goes on at offset {offset}")
+    show(f"{found.records} records written, {found.there} were there; {found.marked} streams have a mark from the tables only")
+    return 0
 
 
 def run_create(arguments: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from fogline_cloud.flows.driver.commit import mark_replayed
 from fogline_cloud.flows.replay.reparse import DIFFERENCES, WAS
 from fogline_cloud.flows.replay.stored import POSITION, RUN
 from fogline_cloud.flows.tables import schema
+from fogline_cloud.kafka.records import REBUILT
 
 MISSING = "missing"
 """Former outcome of a record without a row."""
@@ -23,7 +24,8 @@ def missing_records(raw: DataFrame, events: DataFrame, days: tuple[date, date]) 
     Columns: `KAFKA_RECORD`. These are the records before the last one of their partition that has a row.
     `raw`, `events`: rows of one flow.
     """
-    recent = raw.where(F.col("day") >= F.lit(days[0]))
+    rebuilt = F.exists("headers", lambda each: each["key"] == REBUILT)  # the events have rows
+    recent = raw.where(F.col("day") >= F.lit(days[0])).where(~F.coalesce(rebuilt, F.lit(False)))
     landed = events.where(F.col("day") >= F.lit(days[0])).select(*POSITION)
     passed = recent.join(landed, POSITION, "left_semi").groupBy(*_PARTITION).agg(F.max("offset").alias("last"))
     wanted = recent.where(F.col("day") <= F.lit(days[1])).join(landed, POSITION, "left_anti")

@@ -13,7 +13,7 @@ from fogline_cloud.flows.start.checkpoint_files import CheckpointFiles, QueryChe
 from fogline_cloud.flows.start.positions import Bounds, Positions, require_topics
 from fogline_cloud.flows.start.retention_gap import REMEDY, RetentionGap, find_gaps, write_gap_rows
 from fogline_cloud.flows.start.takeover import Takeover
-from fogline_cloud.flows.start.topic_ids import read_topic_ids
+from fogline_cloud.flows.start.topic_ids import read_topic_ids, topic_application
 from fogline_cloud.flows.tables.batch import MicroBatch
 from fogline_cloud.flows.tables.delta_log import DeltaLog
 from fogline_cloud.flows.tables.files import tables_in
@@ -119,12 +119,26 @@ def accept_gaps(state: FlowState) -> None:
     Table `raw` gets no rows. A running flow loses the tables. Raises `Misconfigured` if `state` is out of date.
     """
     takeover = state.takeover
-    owner = msgspec.structs.replace(state.owner, run=str(uuid.uuid4()), epoch=state.owner.epoch + 1)
-    marks = {state.owner.application_of_successor: owner.epoch} if state.owner.run else {}
-    for partition, offset in state.positions.items():
-        application = positions.position_application(owner.tenant, partition, takeover.ids.get(partition[0]))
-        marks[application] = max(offset, state.bounds[partition][0])
+    owner, marks = _successor(state, {each: max(offset, state.bounds[each][0]) for each, offset in state.positions.items()})
     batch = MicroBatch(owner.flow, owner.run, 0)
     log = takeover.logs[0]
     files = write_gap_rows(log.folder, state.gaps, takeover.tenant, batch) if log.table == "events" else []
     log.take_over(owner, marks, files, at=state.version)
+
+
+def set_positions(state: FlowState, found: Positions) -> None:
+    """Commit positions in place of the checkpoint's, for topics of another Kafka. Raises as `accept_gaps`."""
+    owner, marks = _successor(state, found)
+    for topic, topic_id in state.takeover.ids.items():
+        for application in (topic_application(owner.tenant, topic), topic_application(owner.tenant, topic, topic_id)):
+            marks[application] = owner.epoch
+    state.takeover.logs[0].take_over(owner, marks, at=state.version)
+
+
+def _successor(state: FlowState, found: Positions) -> tuple[Owner, dict[str, int]]:
+    """Return the owner that replaces the checkpoint, and Delta transactions with the positions."""
+    owner = msgspec.structs.replace(state.owner, run=str(uuid.uuid4()), epoch=state.owner.epoch + 1)
+    marks = {state.owner.application_of_successor: owner.epoch} if state.owner.run else {}
+    for partition, offset in found.items():
+        marks[positions.position_application(owner.tenant, partition, state.takeover.ids.get(partition[0]))] = offset
+    return owner, marks

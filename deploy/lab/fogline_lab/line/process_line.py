@@ -55,9 +55,14 @@ class ProcessLine:
     uplinks: dict[str, UplinkSettings] = field(default_factory=dict)
     _uplinks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _loads: list[asyncio.Task[None]] = field(default_factory=list)
-    _loading: bool = True
+    loading: bool = True
 
     def __post_init__(self) -> None:
+        self.use_kafka(self.bootstrap)
+
+    def use_kafka(self, bootstrap: str) -> None:
+        """Make the tenant's topics in this Kafka, which bridges use that are made from now on."""
+        self.bootstrap = bootstrap
         self.cloud = CloudSettings(tenant=self.tenant, kafka={"bootstrap.servers": self.bootstrap}, shards=self.shards)
         self.clients = KafkaClients(self.cloud.kafka)
         create_topics(self.clients, self.cloud, self.replication)
@@ -114,7 +119,7 @@ class ProcessLine:
         outbox = Outbox.open(EdgeSettings(tenant=self.tenant, gateway=name, data=str(self.folder / name), uplink=uplink))
         self.outboxes[name], self.uplinks[name] = outbox, uplink
         self.connect(name, uplink, backoff)
-        self._loads.append(asyncio.create_task(self._load(name, outbox), name=f"load-{name}"))
+        self._loads.append(asyncio.create_task(_load(self, name, outbox), name=f"load-{name}"))
         return outbox
 
     def connect(self, name: str, uplink: UplinkSettings, backoff: Backoff | None = None) -> None:
@@ -145,18 +150,6 @@ class ProcessLine:
         await outbox.close()
         return took
 
-    async def _load(self, name: str, outbox: Outbox) -> None:
-        """Store a few hundred events a second until `drain`."""
-        first, loop = 1, asyncio.get_running_loop()
-        while self._loading:
-            receipts: dict[int, asyncio.Future[Receipt]] = {n: loop.create_future() for n in range(first, first + GROUP)}
-            for number, receipt in receipts.items():
-                outbox.port.put(make_arrival(number), receipt.set_result)
-            assert set(await asyncio.gather(*receipts.values())) == {Receipt.STORED}
-            self.acknowledged |= {(name, number) for number in receipts}
-            first += GROUP
-            await asyncio.sleep(0.05)  # the device's own pace
-
     async def lands(self, gateway: str, what: str, limit_s: float = LIMIT_S) -> float:
         """Wait until the bridge has accepted something that is stored from now on; returns how long that took."""
         loop = asyncio.get_running_loop()
@@ -171,7 +164,7 @@ class ProcessLine:
 
     async def drain(self) -> None:
         """End the load, and wait until the outboxes are empty."""
-        self._loading = False
+        self.loading = False
         await asyncio.gather(*self._loads)
 
         async def empty() -> bool:
@@ -182,7 +175,7 @@ class ProcessLine:
 
     async def close(self) -> None:
         """Close the gateways, and kill the bridges."""
-        self._loading = False
+        self.loading = False
         ended = await asyncio.gather(*self._loads, return_exceptions=True)
         uplinks = self._uplinks.values()
         for task in uplinks:
@@ -213,3 +206,16 @@ class ProcessLine:
             if place is not None and stored.value.startswith(b'{"n"'):
                 facts.append((place.gateway, int(json.loads(stored.value)["n"])))
         return facts
+
+
+async def _load(line: ProcessLine, name: str, outbox: Outbox) -> None:
+    """Store a few hundred events a second until `drain`."""
+    first, loop = 1, asyncio.get_running_loop()
+    while line.loading:
+        receipts: dict[int, asyncio.Future[Receipt]] = {n: loop.create_future() for n in range(first, first + GROUP)}
+        for number, receipt in receipts.items():
+            outbox.port.put(make_arrival(number), receipt.set_result)
+        assert set(await asyncio.gather(*receipts.values())) == {Receipt.STORED}
+        line.acknowledged |= {(name, number) for number in receipts}
+        first += GROUP
+        await asyncio.sleep(0.05)  # the device's own pace

@@ -1,16 +1,17 @@
 """Moves events to new streams, and opens streams for new events before a backlog."""
 
+import os
 from collections import Counter
 
 from fogline.errors import Poison
 from fogline.events.codec import Replay, encode_event
 from fogline.events.event import Lane
-from fogline.events.gap import GapReason
+from fogline.events.gap import Gap, GapReason, Lost
 from fogline_edge.machine.boot import moment
 from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.rows.group import Group
 from fogline_edge.outbox.rows.stored_body import pack_body
-from fogline_edge.outbox.rows.streams import DroppedRange, Stream, event_place
+from fogline_edge.outbox.rows.streams import COMMIT_ID_BYTES, DroppedRange, Stream, event_place
 from fogline_edge.outbox.writer.reading import within
 from fogline_edge.outbox.writer.rejection import RejectedEvent, gap_in_place, quarantined
 from fogline_edge.outbox.writer.store import OutboxStore
@@ -22,15 +23,22 @@ MAX_BEHIND = 4
 """The most closed streams of a lane that may wait at a time. After one more outage the open stream is not split."""
 
 
-def reopen(store: OutboxStore, name: str, upto: int, why: str) -> bool:
+LOST = "the bridge had accepted these events, and has them no more: its Kafka lost them, or it has another Kafka now"
+
+
+def reopen(store: OutboxStore, name: str, upto: int, why: str, landed: int | None = None) -> bool:
     """Move some of the rows above `upto` to a new stream of the lane, with new sequences and the same event ids.
 
+    `landed`: the highest sequence that the bridge has. If it had accepted more, a gap record in the new stream names them.
     Returns True if rows are left: call it again. After a kill between two calls, the next hello finds the same and goes on.
     """
     with store.transaction():
         old = store.streams.get(name)
         store.accept(name, min(upto, old.head))
         new = store.streams.open(old.lane, why) if old.open else store.streams.of_lane(old.lane)
+        accepted = old.counts.settled  # rows that were moved do not count
+        if landed is not None and landed < accepted == old.settled:
+            _append_lost(store, new, Lost(name, landed + 1, accepted))
         commit_id = store.commit_id_at(old, old.settled) or b""
         rows = within(store.events(old, old.settled, MOVED_ROWS), MOVED_BYTES)
         if rows:
@@ -47,6 +55,15 @@ def reopen(store: OutboxStore, name: str, upto: int, why: str) -> bool:
         store.streams.changed(old)
         store.streams.changed(new)
     return old.backlog > 0
+
+
+def _append_lost(store: OutboxStore, stream: Stream, lost: Lost) -> None:
+    stream.head += 1
+    stream.counts.stored += 1
+    gap = Gap(GapReason.LOST, stream.head, stream.head, LOST, lost=lost)
+    body = encode_event(store.gap_records.make(gap, stream, replayed=True))
+    row = (event_place(stream.number, stream.head), os.urandom(COMMIT_ID_BYTES), pack_body(body), None)
+    store.connection.execute(SQL["insert_event"], row)
 
 
 def split_backlog(store: OutboxStore, lanes: frozenset[Lane], events: int) -> list[Stream]:

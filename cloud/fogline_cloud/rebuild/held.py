@@ -1,0 +1,102 @@
+"""What Kafka holds of each stream and partition, and from where on the tables lack its records. Pure."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from fogline.events.event import Lane
+from fogline_cloud.kafka.clients import Partition
+from fogline_cloud.kafka.records import REBUILT, StreamPosition, known_position
+from fogline_cloud.ledger.ranges import SpanCollector, without
+from fogline_cloud.shard.admission import StreamKey
+
+
+class StreamTail(msgspec.Struct, frozen=True):
+    """A stream as far as table `events` has it: its last sequence."""
+
+    lane: Lane
+    last: int
+
+
+@dataclass(slots=True)
+class TableProgress:
+    """How far one table has the records. `tails`: the last sequence of each stream that is known to be in it.
+
+    `clients`: by partition, how many records without a stream follow the last one with a stream.
+    """
+
+    tails: Mapping[StreamKey, StreamTail] = field(default_factory=dict)
+    clients: Mapping[Partition, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """The position of a table in a partition: the offset behind the last record that it has."""
+
+    next: int = 0
+    covered: bool = True  # it has every record so far
+    clients: int = 0  # records without a stream behind the last one with a stream
+
+
+class HeldRecords:
+    """The records of the raw topics, taken in the order of each partition.
+
+    `tables`: by name, how far a table has the former records. It has those of a partition up to one, and none behind it,
+    because a flow reads a partition in its order. Records that `rebuild` wrote in place of lost ones count as had.
+    """
+
+    def __init__(self, tables: Mapping[str, TableProgress]) -> None:
+        self.records = 0
+        self.lanes: dict[StreamKey, Lane] = {}
+        self.clients: dict[Partition, int] = defaultdict(int)
+        self._spans: dict[StreamKey, SpanCollector] = defaultdict(SpanCollector)
+        self._tables = tables
+        self._readings: dict[str, dict[Partition, _Reading]] = {name: defaultdict(_Reading) for name in tables}
+
+    def take(self, partition: Partition, offset: int, headers: Sequence[tuple[str, bytes]], value: bytes) -> None:
+        """Add a record of Kafka."""
+        position = known_position(headers, value)
+        self.add(partition, position)
+        rebuilt = any(name == REBUILT for name, _ in headers)
+        for name, table in self._tables.items():
+            reading = self._readings[name][partition]
+            if _has(table, position) or (rebuilt and reading.covered):
+                reading.next, reading.covered, reading.clients = offset + 1, True, 0
+            elif position is None and reading.covered and reading.clients < table.clients.get(partition, 0):
+                reading.next, reading.clients = offset + 1, reading.clients + 1
+            else:
+                reading.covered = False
+
+    def add(self, partition: Partition, position: StreamPosition | None) -> None:
+        """Count a record as there."""
+        self.records += 1
+        if position is None:
+            self.clients[partition] += 1
+            return
+        key = (position.gateway, position.stream)
+        self.lanes.setdefault(key, position.lane)
+        self._spans[key].add(position.first, position.last)
+
+    def has(self, position: StreamPosition) -> bool:
+        """Return True if the sequences of a record are there."""
+        found = self._spans.get((position.gateway, position.stream))
+        return found is not None and not without([(position.first, position.last)], found.result().spans)
+
+    def last(self, key: StreamKey) -> int:
+        """Return the highest sequence of a stream, 0 for none."""
+        found = self._spans.get(key)
+        return found.result().last if found is not None else 0
+
+    def positions(self, table: str, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        """Return the next offset that a table lacks, of each partition."""
+        found = self._readings[table]
+        return {each: found[each].next if each in found else 0 for each in partitions}
+
+
+def _has(table: TableProgress, position: StreamPosition | None) -> bool:
+    if position is None:
+        return False
+    tail = table.tails.get((position.gateway, position.stream))
+    return tail is not None and position.last <= tail.last

@@ -1,0 +1,139 @@
+"""Makes another Kafka take the place of a lost one.
+
+The records of the other Kafka are those of table `raw`, or a mirror has brought them. From them, and from the tables, come the
+high-water marks, so that what gateways send again lands once; and the positions of the flow, so that it parses no record twice.
+
+Each step can be repeated: what is there already is not written again. No bridge and no flow may run meanwhile; a bridge that
+runs all the same is fenced, and takes its shards back, which ends the command.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from fogline.address import shard_of
+from fogline.events.event import Lane
+from fogline.events.gap import Gap, GapReason, gap_event
+from fogline_cloud.flows.start.flow_state import read_states, set_positions
+from fogline_cloud.flows.tables.files import tables_in
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients, Partition
+from fogline_cloud.kafka.committed_records import read_committed
+from fogline_cloud.kafka.records import REBUILT, known_position, record_of
+from fogline_cloud.ledger.ranges import Span
+from fogline_cloud.rebuild.held import HeldRecords, StreamTail, TableProgress
+from fogline_cloud.rebuild.raw_records import RawRecords
+from fogline_cloud.rebuild.shards import Shards
+from fogline_cloud.rebuild.tables import events_progress
+from fogline_cloud.settings import CloudSettings
+from fogline_cloud.shard.admission import StreamKey, StreamState
+from fogline_cloud.shard.checkpoint import stream_entry
+from fogline_cloud.store.options import storage_of
+
+WHY = "these events are in table events; Kafka lost their records before table raw or a mirror had them"
+
+
+@dataclass(slots=True)
+class Rebuilt:
+    """Result. `records`: written from `raw`; `there`: already in Kafka. `positions`: by table, where the flow goes on.
+
+    `replaced`: sequences, by gateway, stream and lane, of which only the tables have the events. A gap record stands for them.
+    `marked`: streams of which Kafka has no record, and which get their high-water mark from the tables.
+    """
+
+    records: int = 0
+    there: int = 0
+    replaced: list[tuple[str, str, str, Span]] = field(default_factory=list)
+    marked: int = 0
+    positions: dict[str, dict[Partition, int]] = field(default_factory=dict)
+
+
+def rebuild(settings: CloudSettings, *, from_raw: bool, on_step: Callable[[str], None]) -> Rebuilt:
+    """Rebuild records (`from_raw`), marks and positions in the Kafka of the settings. Raises `Misconfigured`, `Unreachable`."""
+    clients, tenant = KafkaClients(settings.kafka), settings.tenant
+    topics.require([topic.name for topic in topics.all_topics(tenant, settings.shards)], clients.topics())
+    result, states = Rebuilt(), {state.table: state for state in read_states(settings)}
+    events = states.get("events")
+    known = events_progress(events.takeover.logs[0], events.owner) if events else TableProgress()
+    with Shards(clients, tenant, settings.shards) as shards:
+        if from_raw:
+            _write_records(settings, clients, shards, result, on_step)
+        held = _held(settings, clients, {})
+        _write_marks(settings, shards, held, known.tails, result)
+        on_step(f"{len(result.replaced)} gap records, {result.marked} high-water marks from the tables")
+        progress = {}
+        if events is not None:
+            progress["events"] = known
+        if "raw" in states:
+            progress["raw"] = _raw_of(settings).tails(_partitions(settings))
+        held = _held(settings, clients, progress)
+        for name in progress:
+            result.positions[name] = held.positions(name, [*states[name].bounds])
+            set_positions(states[name], result.positions[name])
+    return result
+
+
+def _raw_of(settings: CloudSettings) -> RawRecords:
+    return RawRecords(tables_in(settings.flow.tables, storage_of(settings)).raw, settings.tenant)
+
+
+def _partitions(settings: CloudSettings) -> list[Partition]:
+    return [(topic, shard) for topic in topics.raw_topics(settings.tenant) for shard in range(settings.shards)]
+
+
+def _held(settings: CloudSettings, clients: KafkaClients, tables: Mapping[str, TableProgress]) -> HeldRecords:
+    held = HeldRecords(tables)
+    for record in read_committed(clients, dict.fromkeys(_partitions(settings)), lean=True):
+        held.take((record.topic, record.partition), record.offset, record.headers, record.value)
+    return held
+
+
+def _write_records(
+    settings: CloudSettings, clients: KafkaClients, shards: Shards, result: Rebuilt, on_step: Callable[[str], None]
+) -> None:
+    """Write the records of `raw` that Kafka lacks. Of records without a stream, the first ones of a partition are there."""
+    there = _held(settings, clients, {})
+    clients_there = dict(there.clients)
+    for records in _raw_of(settings).read():
+        for record in records:
+            partition, position = (record.topic, record.partition), known_position(record.headers, record.value)
+            if position is None and clients_there.get(partition, 0) > 0:
+                clients_there[partition] -= 1
+            elif position is None or not there.has(position):
+                shards.write(record.topic, record.partition, record.key, record.value, record.headers)
+                there.add(partition, position)
+                result.records += 1
+                continue
+            result.there += 1
+        shards.commit()
+        on_step(f"{result.records} records of table raw are written, {result.there} were there")
+
+
+def _write_marks(
+    settings: CloudSettings, shards: Shards, held: HeldRecords, tails: Mapping[StreamKey, StreamTail], result: Rebuilt
+) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    for key, lane, last in _ahead(held, tails):
+        gateway, stream = key
+        shard, there = shard_of(gateway, settings.shards), held.last(key)
+        if there:
+            gap = Gap(GapReason.REBUILT, there + 1, last, WHY)
+            event = gap_event(
+                gap, tenant=settings.tenant, gateway=gateway, stream=stream, lane=lane, now_ns=now_ms * 1_000_000, replayed=True
+            )
+            record = record_of(event)
+            headers = [*record.headers, (REBUILT, b"true")]
+            shards.write(topics.of_lane(lane, settings.tenant), shard, record.key, record.value, headers)
+            result.replaced.append((gateway, stream, lane.value, (there + 1, last)))
+        else:
+            state = StreamState(gateway=gateway, stream=stream, lane=lane, hwm=last, landed=last, changed_ms=now_ms)
+            shards.write(topics.checkpoint(settings.tenant), shard, *stream_entry(state))
+            result.marked += 1
+    shards.commit()
+
+
+def _ahead(held: HeldRecords, tails: Mapping[StreamKey, StreamTail]) -> Iterator[tuple[StreamKey, Lane, int]]:
+    """Yield the streams of which the tables have more than Kafka."""
+    for key, tail in sorted(tails.items()):
+        if tail.last > held.last(key):
+            yield key, held.lanes.get(key, tail.lane), tail.last

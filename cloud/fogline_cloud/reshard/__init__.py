@@ -1,0 +1,4 @@
+"""More shards for a tenant that runs already.
+
+`reshard`: the steps, and what moves
+"""

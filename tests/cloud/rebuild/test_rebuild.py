@@ -1,0 +1,109 @@
+"""Kafka is lost, and a new one gets the records of table `raw`, the high-water marks and the flow's positions."""
+
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import msgspec
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AdminClient
+from deltalake import DeltaTable, write_deltalake
+
+from fogline.errors import Unreachable
+from fogline_cloud.flows.start.flow_state import read_states
+from fogline_cloud.flows.tables import schema
+from fogline_cloud.flows.tables.schema import arrow_schema
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients, ids_of
+from fogline_cloud.kafka.records import record_of
+from fogline_cloud.ledger.balance import judge
+from fogline_cloud.ledger.sources import gather
+from fogline_cloud.rebuild.rebuild import rebuild
+from fogline_cloud.shard.recovery import recover
+from fogline_cloud.shard.topic_admin import create_topics
+from fogline_lab.events import NOW_NS, make_event
+from fogline_lab.ledger_site import AIR, ALARMS, SHARDS, YARD, make_site
+
+IN_RAW, IN_EVENTS = 50, 27
+"""Table `raw` has AIR up to the first one, `events` has YARD up to the second one, and all of AIR."""
+
+
+@pytest.fixture
+def site(kafka, folder):
+    """A site of two shards, whose topics have an event of a client behind each stream."""
+    made = make_site(kafka.bootstrap, folder / "tables")
+    DeltaTable(str(made.tables / "events")).update({"tenant": f"'{made.settings.tenant}'"})
+    flow = msgspec.structs.replace(made.settings.flow, tables=str(made.tables), checkpoint=str(folder / "checkpoint"))
+    return type(made)(msgspec.structs.replace(made.settings, flow=flow), made.tables)
+
+
+def write_raw(site, ids) -> None:
+    """Write table `raw` as the flow does, in the order in which the records came, but without the tail of AIR."""
+    rows = []
+    for number, record in enumerate(site.records()):
+        headers = dict(record.headers)
+        if headers.get("ce_stream") == AIR.encode() and int(headers["ce_sequence"]) > IN_RAW:
+            continue
+        place = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+        stored = {"value": record.value, "headers": [{"key": key, "value": value} for key, value in record.headers]}
+        ingested = datetime.fromtimestamp(NOW_NS // 10**9 + number, UTC)
+        run = {"tenant": site.settings.tenant, "flow": "main", "run": "run-1", "batch": 0, "day": ingested.date()}
+        rows.append({**place, **stored, **run, "ingested": ingested, "topic_id": ids[record.topic]})
+    columns = arrow_schema(schema.RAW)
+    write_deltalake(str(site.tables / "raw"), pa.Table.from_pylist(rows, columns), mode="append", partition_by=["day"])
+
+
+def lose_kafka(site) -> None:
+    """Delete all topics of the tenant, and create them again, as in a new cluster."""
+    clients, names = KafkaClients(site.settings.kafka), [each.name for each in topics.all_topics(site.settings.tenant, SHARDS)]
+    former = ids_of(clients.describe(names))
+    admin = AdminClient(dict(site.settings.kafka))
+    for future in admin.delete_topics(names, operation_timeout=60).values():
+        future.result(60)
+    for _ in range(300):  # each try waits for Kafka's answer
+        with suppress(Unreachable):
+            create_topics(clients, site.settings, 1)
+            if not set(former.values()) & set(ids_of(clients.describe(names)).values()):
+                return
+    pytest.fail("the topics are not created again")
+
+
+def sequences(site) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for record in site.records():
+        headers = dict(record.headers)
+        found.setdefault(headers.get("ce_stream", b"").decode(), []).append(int(headers.get("ce_sequence", b"0")))
+    return found
+
+
+@pytest.mark.fault("K29")
+def test_a_new_kafka_gets_the_records_of_raw_and_marks_that_know_what_the_tables_have(site):
+    tenant, clients = site.settings.tenant, KafkaClients(site.settings.kafka)
+    client = record_of(make_event(0, tenant=tenant, id="by-a-client", gateway="", stream=""))
+    site.produce([(topics.telemetry(tenant), 1, client)])
+    before = [(each.topic, each.partition, each.key, each.value, each.headers) for each in site.records()]
+    write_raw(site, ids_of(clients.describe(topics.raw_topics(tenant))))
+    site.delete("events", YARD, IN_EVENTS + 1, 31)
+    site.delete("readings", YARD, IN_EVENTS + 1, 31)
+    lose_kafka(site)
+
+    found = rebuild(site.settings, from_raw=True, on_step=lambda _: None)
+
+    there = sequences(site)
+    kept = [number for number in range(1, IN_RAW + 1) if number not in (41, 42)]
+    assert there == {AIR: [*kept, 61], ALARMS: [*range(1, 22)], YARD: [*range(1, 32)], "": [0]}
+    restored = [(each.topic, each.partition, each.key, each.value, each.headers) for each in site.records()]
+    assert [each for each in restored if each in before] == [each for each in before if each in restored], "the order is kept"
+    assert found.replaced == [("gw-1", AIR, "telemetry", (IN_RAW + 1, 61))]
+    marks = {key[1]: state.hwm for shard in range(SHARDS) for key, state in recover(clients, tenant, shard).known.items()}
+    assert marks == {AIR: 61, ALARMS: 21, YARD: 31}
+    lags = {state.table: {place: lag for place, lag in state.lag.items() if lag > 1} for state in read_states(site.settings)}
+    assert lags == {"events": {(topics.telemetry(tenant), 1): 31 - IN_EVENTS + 2}, "raw": {}}
+    streams = gather(clients, site.settings).streams
+    assert [finding for each in streams for finding in judge(each)] == []
+    assert {each.stream: each.pending for each in streams} == {AIR: [], ALARMS: [], YARD: [(IN_EVENTS + 1, 31)]}
+
+    again = rebuild(site.settings, from_raw=True, on_step=lambda _: None)
+
+    assert (again.records, again.replaced, sequences(site)) == (0, [], there)
+    assert again.positions == found.positions

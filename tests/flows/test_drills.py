@@ -1,0 +1,53 @@
+"""Drills: what operators do when tables or Kafka are lost, by the commands of docs/operations, with a line under load."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from flows.drill_line import DrillLine, check_ledger, named_as_lost, stored_place, table_facts
+from fogline_lab.kafka_broker import KafkaBroker
+from fogline_lab.supervisor import kill_child
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@asynccontextmanager
+async def loaded_line(spark, tenant, folder, kafka):
+    """The line under load on a Kafka of its own."""
+    line = DrillLine(spark, tenant, folder, kafka.bootstrap)
+    try:
+        await line.start()
+        yield line
+    finally:
+        await line.site.close()
+
+
+@pytest.mark.fault("K29")
+async def test_drill_kafka_is_lost_and_rebuilt_from_raw(spark, tenant, folder):
+    """What was in `raw` or parsed is there once; what was in Kafka only is named. The load goes on through it."""
+    with KafkaBroker(folder / "kafka") as former, KafkaBroker(folder / "another") as kafka:
+        async with loaded_line(spark, tenant, folder, former) as line:
+            site = line.site
+            await asyncio.to_thread(line.flow.run)
+            await line.lands("nothing lands before the parsed tail")
+            await asyncio.to_thread(line.parse_only)
+            await line.lands("nothing lands before the loss")
+            in_raw = {place for each in line.flow.raw_rows() if (place := stored_place(each))}
+            await kill_child(site.bridges["bridge-1"])
+            before = line.events()
+            former.kill()
+            await line.go_on_with(kafka.bootstrap, ["topics", "rebuild", "--from-raw"])
+            await site.drain()
+            await asyncio.to_thread(line.flow.run)
+
+            facts = table_facts(line.flow, set(site.outboxes))
+            assert [fact for fact, times in facts.items() if times > 1] == [], "double"
+            assert set(facts) <= site.acknowledged
+            lost, named = site.acknowledged - set(facts), named_as_lost(line.records())
+            assert named, "nothing was lost: the drill shows nothing"
+            assert lost == {before[place] for place in named} - {None}, "what is lost is not what is named"
+            assert in_raw <= set(line.events()), "a record of raw is not in Kafka"
+            explained = check_ledger(line.flow)
+            assert sum("its Kafka lost them" in each for each in explained) == len({place[:2] for place in named})
+            print(f"{len(facts)} events in the tables, {len(lost)} lost and named")
