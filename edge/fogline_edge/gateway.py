@@ -230,7 +230,7 @@ async def _open_adapters(
         stack.push_async_callback(_end, name, adapter)
         await adapter.start()
 
-    bodies = BodyUploads(outbox.port, settings.bodies, settings.outbox.max_bytes, PrivateRules(settings.rules.private).applies)
+    bodies = BodyUploads(outbox.port, settings.bodies, settings.outbox.max_bytes, PrivateRules(settings.rules.private).names)
     bodies.end_former()
     adapters = [_Adapter([AdapterCounters("bodies", bodies.counters)])]
     budget = ByteBudget()

@@ -23,6 +23,7 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
+import bodies
 import bridge
 import bridges
 import closed_day
@@ -60,6 +61,7 @@ MEASURES = {
     "memory": memory.measure,
     "start": start.measure,
     "bridge": bridge.measure,
+    "bodies": bodies.measure,
     "bridges": bridges.measure,
     "flow": flow.measure,
     "reaction": reaction.measure,

@@ -8,6 +8,7 @@ import os
 import random
 import time
 from collections import Counter
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -99,6 +100,18 @@ class Site:
         await asyncio.to_thread(self.land)
         return sum(self.landed.values()) >= len(self.sizes)
 
+    async def leave_in_the_middle(self) -> None:
+        """Send half a body, and go away."""
+
+        async def half() -> AsyncIterator[bytes]:
+            yield make_body(0, 2 * MIB)
+            raise httpx.WriteError("the device leaves")
+
+        with contextlib.suppress(httpx.TransportError):
+            async with httpx.AsyncClient(timeout=LIMIT_S) as client:
+                headers = {"content-length": str(4 * MIB)}
+                await client.post(f"http://{self.address}/telemetry//camera-x", content=half(), headers=headers)
+
     async def disturb(self) -> None:
         """Cut the line every 10 s, and at every third time kill the gateway or the bridge, in turn."""
         bridge = self.line.bridges["bridge-1"]
@@ -106,6 +119,7 @@ class Site:
             await asyncio.sleep(CUT_S)
             self.watch()
             self.way.cut()
+            await self.leave_in_the_middle()
             if turn % 6 == 3:
                 await kill_child(self.gateway)
                 await self.start_gateway()
@@ -165,6 +179,7 @@ async def test_body_lands_once_byte_for_byte_over_a_cut_line_with_kills_and_no_o
     ended = len(list(objects.objects("ended/")))
     delete_ended(objects, settings.tables, datetime.now(UTC) + timedelta(hours=25), dry_run=False)
     left = list(bodies_of(objects.objects("")))
+    assert ended, "devices left in the middle"
     assert len(left) == len(site.sizes)
     assert all(each.has_event for each in left), "no orphan stays, and no live body goes"
     peaks = ", ".join(f"{name} {peak / MIB:.0f} MiB" for name, peak in site.peak.items())
@@ -191,7 +206,7 @@ async def test_commands_take_under_a_second_while_bodies_cross_a_slow_line(kafka
                 downlink.reachable("lamp-1", device)
                 outbox.port.put(lamp_report(), lambda _: None)
                 await until(lambda: _settled(outbox), "nothing lands")
-                uploads = BodyUploads(outbox.port, BodySettings(), 10**9, lambda _: False)
+                uploads = BodyUploads(outbox.port, BodySettings(), 10**9, lambda _: ())
                 upload = uploads.begin(camera_event(), lambda: None, 24 * MIB)
                 for number in range(24):
                     upload.write(make_body(number, MIB))

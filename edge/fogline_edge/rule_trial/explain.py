@@ -109,5 +109,6 @@ def _of_event(event: Event) -> Arrival:
         data=event.data,
         adapter=event.adapter,
         type=event.type,
+        dataref=event.dataref,
         time_ns=None if event.time is None else parse_rfc3339(event.time),
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from fogline.dead_letter import DEAD_TYPE
 from fogline.events.event import Arrival, Lane
+from fogline.events.large_body import MAX_INLINE_BYTES
 from fogline_edge.rule_settings import ReactTable, RuleSettings
 from fogline_edge.rules.actions import check_actions, explain_react
 from fogline_edge.rules.explanation import RuleStep
@@ -35,7 +36,11 @@ class EventRules:
         return self._identity.identify(arrival, Payload(arrival.content_type, arrival.data))
 
     def explain(self, arrival: Arrival) -> Iterator[RuleStep]:
-        """Yield what the rules do with an arrival, step by step."""
+        """Yield what the rules do with an arrival, step by step. They read no large body."""
+        if arrival.dataref is not None or len(arrival.data) > MAX_INLINE_BYTES:
+            why = "the gateway refuses a large body with private fields, because no rule reads it"
+            yield from (RuleStep("private", name, why) for name in (self._private.names(arrival) if self._private else ()))
+            return
         if self._private is not None:
             yield from self._private.explain(arrival)
             arrival = self._private.protect(arrival, lambda *_: None)

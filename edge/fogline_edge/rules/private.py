@@ -133,9 +133,9 @@ class PrivateRules:
             count(arrival.lane, rule.table.name, outcome)
         return arrival
 
-    def applies(self, arrival: Arrival) -> bool:
-        """Return True if a rule protects fields of an event, whatever its payload is."""
-        return bool(self._rules.of(arrival))
+    def names(self, arrival: Arrival) -> list[str]:
+        """Return the names of the rules that protect fields of an event, whatever its payload is."""
+        return [each.table.name for each in self._rules.of(arrival)]
 
     def explain(self, arrival: Arrival) -> list[RuleStep]:
         """Return what the rules do with an arrival, step by step."""

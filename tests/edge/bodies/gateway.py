@@ -42,7 +42,7 @@ class BodyGateway:
     ) -> AsyncIterator["BodyGateway"]:
         outbox = Outbox.open(settings(folder, max_bytes=outbox_bytes))
         rules = PrivateRules([] if private is None else [PrivateTable(name="people", device=private, drop=["/name"])])
-        uploads = BodyUploads(outbox.port, BodySettings(**bodies), outbox_bytes, rules.applies)
+        uploads = BodyUploads(outbox.port, BodySettings(**bodies), outbox_bytes, rules.names)
         uploads.end_former()
         listener = HttpListener(outbox.port, HttpSettings(port=0), DeviceRates(1000, 10_000), bodies=uploads)
         mqtt = MqttListener(outbox.port, MqttSettings(port=0), bodies=uploads)

@@ -1,7 +1,7 @@
 """All large bodies that come at present, with their limits; and the end of those that a former run of the gateway began."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -30,17 +30,19 @@ class BodyCounters:
 
 
 class BodyUploads:
-    """Begins uploads. Used on the loop. `is_private`: returns True if a rule removes fields of such an event.
+    """Begins uploads. Used on the loop. `private`: returns the names of the rules that remove fields of such an event.
 
     `outbox_bytes`: limit of the outbox.
     """
 
-    def __init__(self, port: Port, settings: BodySettings, outbox_bytes: int, is_private: Callable[[Arrival], bool]) -> None:
+    def __init__(
+        self, port: Port, settings: BodySettings, outbox_bytes: int, private: Callable[[Arrival], Sequence[str]]
+    ) -> None:
         self.port = port
         self.settings = settings
         self.counters = BodyCounters()
         self.most = min(settings.max_bytes, outbox_bytes // OUTBOX_SHARE)
-        self._is_private = is_private
+        self._private = private
         self._open: dict[BodyUpload, str] = {}
 
     def end_former(self) -> None:
@@ -65,8 +67,9 @@ class BodyUploads:
         """
         if size > self.most:
             raise Poison("too-big", f"a body has at most {self.most} bytes")
-        if self._is_private(event):
-            raise Poison("private", "a rule removes private fields of this event, and rules read no large body")
+        if rules := self._private(event):
+            why = f"rule {rules[0]} removes private fields of this event, and no rule reads a large body"
+            raise Poison("private", why)
         of_device = sum(each == event.device for each in self._open.values())
         if len(self._open) >= self.settings.max_uploads or of_device >= self.settings.max_device_uploads:
             raise SlowDown("too many large bodies come at this time", retry_after_s=10)
