@@ -36,6 +36,7 @@ import flow
 import gateway
 import key_look_ups
 import killers
+import last_hop
 import ledger
 import memory
 import pages
@@ -79,6 +80,7 @@ MEASURES = {
     "rules": rules.measure,
     "scale": scale.measure,
     "crowd": crowd.measure,
+    "last_hop": last_hop.measure,
     "store": store.measure,
     "tls": tls.measure,
     "way_out": way_out.measure,

@@ -1,11 +1,14 @@
 """Keys of devices on a real broker: from the command line to the gateways that may hear the device, and to no other reader."""
 
+import base64
 import json
 import logging
 
 import pytest
 from msgspec.structs import replace
 
+from edge.coap.client import request
+from edge.coap.dtls_wire import secure_wire, secured
 from fogline.commands.signature import make_key, read_keys
 from fogline.gateway.device_credentials import PskKey
 from fogline_cloud.audit.record import decode_audit
@@ -14,10 +17,12 @@ from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.committed_records import read_committed
 from fogline_cloud.settings import DeviceSettings
+from fogline_edge.adapters.coap.wire import Code
 from fogline_edge.credentials.credential_file import FILE, CredentialFile
 from fogline_edge.credentials.credential_store import CredentialStore
 from fogline_lab.gateway.keyed_gateway import keyed_gateway
 from fogline_lab.line.line import serving
+from fogline_lab.port import MemoryPort
 from fogline_lab.waiting import until
 
 
@@ -83,6 +88,27 @@ async def test_a_key_reaches_the_gateway_is_rotated_and_revoked_and_shows_nowher
         "DEVICE REVOKE KEYS",
         "DEVICE REVOKE KEYS",
     ]
+
+
+@pytest.mark.fault("S11")
+async def test_a_session_over_dtls_lasts_as_long_as_its_key(keyed, fogline):
+    async with serving(keyed), keyed_gateway(keyed.settings()) as store, secured(MemoryPort(), store) as listener:
+        first = base64.b64decode((await gives(fogline, "add", "lamp-1", "--kind", "psk"))["key"])
+        await until(lambda: identities(store) == {"lamp-1"}, "the gateway does not get the key")
+        second = await gives(fogline, "rotate", "lamp-1")
+        await until(lambda: second["identity"] in identities(store), "the gateway does not get the second key")
+        address, new = listener.addresses["coaps"], base64.b64decode(second["key"])
+        with (
+            secure_wire(address, "lamp-1", first) as old_session,
+            secure_wire(address, second["identity"], new) as new_session,
+        ):
+            assert await old_session.handshake()
+            assert await new_session.handshake()
+            await gives(fogline, "revoke", "lamp-1", "--number", "1")
+            await old_session.ended()
+            assert (await new_session.ask(request("t"))).code == Code.CHANGED
+        with secure_wire(address, "lamp-1", first) as late:
+            assert not await late.handshake()
 
 
 async def test_a_gateway_that_was_offline_works_with_what_it_has_and_learns_of_a_revocation_when_it_comes(

@@ -35,7 +35,7 @@ class Talk:
 
     def give(self, datagram: bytes, address: Address = HERE) -> list[bytes]:
         """Give the server a datagram. Return what it sends."""
-        return self.perform(list(self.server.receive(datagram, address, self.now_s)))
+        return self.perform(self.server.receive(datagram, address, self.now_s))
 
     def perform(self, effects: list[Effect]) -> list[bytes]:
         sent = [each for each in effects if isinstance(each, SendDatagram)]
@@ -44,6 +44,11 @@ class Talk:
         self.ended += [each.endpoint for each in effects if isinstance(each, SessionEnded)]
         self.refused += [each.reason for each in effects if isinstance(each, Refusal)]
         return [each.data for each in sent]
+
+    def answer(self, data: bytes, endpoint: SessionEndpoint) -> list[bytes]:
+        """Send content in a session. Return the datagrams."""
+        sent = self.server.send(data, endpoint)
+        return self.perform([sent] if sent is not None else [])
 
     def pass_time(self, seconds: float) -> list[bytes]:
         """Let time pass; the server acts whenever it is due. Return what it sends."""

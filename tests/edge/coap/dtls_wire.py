@@ -1,6 +1,7 @@
 """A device that speaks CoAP over DTLS, made of bytes, on a real socket."""
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -40,6 +41,7 @@ class SecureWire:
 
     def __init__(self, address: tuple[str, int], identity: str = "d1", key: bytes = KEY, **offered: Any) -> None:
         self.client = DtlsClient(identity, key, **offered)
+        self.repeats = 0  # datagrams of the handshake that were sent again, after a second each
         self._address = address
         self.raw = self._socket()
 
@@ -55,12 +57,32 @@ class SecureWire:
 
     async def handshake(self) -> bool:
         """Return True if the session is open, False if the gateway has refused it."""
-        self.raw.send(self.client.hello())
+        last = self.client.hello()
+        self.raw.send(last)
         while not (self.client.is_open or self.client.alerts):
-            answer = self.client.receive(await self._datagram())
+            answer = self.client.receive(await self._answer_to(last))
             if answer:
-                self.raw.send(answer)
+                last = answer
+                self.raw.send(last)
         return self.client.is_open
+
+    async def _answer_to(self, datagram: bytes) -> bytes:
+        """Return the next datagram of the gateway. Sends the former one again each second without one."""
+        for _ in range(round(LIMIT_S)):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    return await asyncio.get_running_loop().sock_recv(self.raw, 65_536)
+            self.raw.send(datagram)
+            self.repeats += 1
+        raise AssertionError("the gateway does not answer")
+
+    async def half_open(self) -> None:
+        """Begin a handshake, and leave it at that."""
+        hello = self.client.hello()
+        self.raw.send(hello)
+        second = self.client.receive(await self._answer_to(hello))
+        self.raw.send(second)
+        await self._answer_to(second)
 
     async def ask(self, message: CoapMessage) -> CoapMessage:
         self.raw.send(self.client.seal(encode(message)))

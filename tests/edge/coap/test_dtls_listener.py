@@ -11,6 +11,7 @@ from edge.coap.dtls_talk import KEY, key_of
 from edge.coap.dtls_wire import secure_wire, secured, store_of
 from fogline.errors import Misconfigured
 from fogline_edge.adapters.coap.access import check_coap
+from fogline_edge.adapters.coap.dtls import transport
 from fogline_edge.adapters.coap.wire import Code, Option, encode
 from fogline_edge.listener_settings import CoapDtlsSettings
 from fogline_edge.settings import CoapSettings
@@ -18,6 +19,13 @@ from fogline_lab.commands import MemoryCommands, make_command
 from fogline_lab.port import MemoryPort
 
 OBSERVE = (int(Option.OBSERVE), b"")
+
+
+@pytest.fixture(autouse=True)
+def fresh_throttle():
+    """Lines of other tests are no reason to leave lines out."""
+    for each in transport._log.filters:
+        each._passed.clear()
 
 
 async def test_device_sends_as_itself_and_needs_not_name_itself():
@@ -164,11 +172,9 @@ async def hostile(address: tuple[str, int], count: int) -> None:
             case 2:
                 with secure_wire(address, suites=(0x00B0, 0x00A6)) as wire:
                     assert not await wire.handshake()
-            case 3:  # half open
+            case 3:
                 with secure_wire(address) as wire:
-                    wire.raw.send(wire.client.hello())
-                    wire.raw.send(wire.client.receive(await asyncio.get_running_loop().sock_recv(wire.raw, 65_536)))
-                    await asyncio.get_running_loop().sock_recv(wire.raw, 65_536)
+                    await wire.half_open()
             case 4:
                 with secure_wire(address) as wire:
                     wire.raw.send(b"\x40\x03\0\x01")
@@ -179,38 +185,39 @@ def memory_kib() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4
 
 
-async def flood(count: int, most_kib: int) -> None:
+async def flood(caplog: pytest.LogCaptureFixture, count: int, most_kib: int) -> None:
+    caplog.set_level(logging.INFO)
     port = MemoryPort()
     async with secured(port, store_of("d1", "good")) as listener:
         address = listener.addresses["coaps"]
         await hostile(address, 300)
         before_kib = memory_kib()
         attack = asyncio.create_task(hostile(address, count))
-        slowest_s = 0.0
-        loop = asyncio.get_running_loop()
+        repeats = []
         for mid in range(10):
             with secure_wire(address, "good") as wire:
-                started_s = loop.time()
                 assert await wire.handshake()
                 assert (await wire.ask(request("t", b"event", mid=mid))).code == Code.CHANGED
-                slowest_s = max(slowest_s, loop.time() - started_s)
+                repeats.append(wire.repeats)
         await attack
         grown_kib = memory_kib() - before_kib
         counters = listener.dtls_counters
         assert counters is not None
         assert set(counters.refused) >= {"wrong-key", "unknown-identity", "weak-suites", "plain-coap", "malformed"}
         assert counters.sessions <= 10
-    assert slowest_s < 60, "it is served beside them; the figure is in docs/proofs/performance.md"
     assert grown_kib < most_kib, f"{grown_kib} KiB more after {count} refused handshakes"
+    assert sorted(repeats)[5] == 0, "it has its session within a second, the time after which it would repeat itself"
     assert len(port.arrivals) == 10
+    lines = [each for each in caplog.messages if "DTLS: refused" in each]
+    assert len(lines) < 100, "strangers do not fill the disk"
 
 
 @pytest.mark.fault("S5")
-async def test_refused_handshakes_leave_memory_flat_and_a_good_device_is_served():
-    await flood(500, 4096)
+async def test_refused_handshakes_leave_memory_flat_and_a_good_device_is_served(caplog):
+    await flood(caplog, 500, 4096)
 
 
 @pytest.mark.slow
 @pytest.mark.fault("S5")
-async def test_ten_thousand_refused_handshakes_leave_memory_flat_and_a_good_device_is_served():
-    await flood(10_000, 4096)
+async def test_ten_thousand_refused_handshakes_leave_memory_flat_and_a_good_device_is_served(caplog):
+    await flood(caplog, 10_000, 4096)

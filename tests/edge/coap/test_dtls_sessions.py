@@ -76,12 +76,12 @@ def test_session_with_a_connection_id_goes_on_at_a_new_address(own):
     first = talk.says(client, b"before", HERE)
     late = client.seal(b"late")
     assert talk.says(client, b"moved", ELSEWHERE) == first
-    (answer,) = talk.perform(list(talk.server.send(b"answer", first)))
+    (answer,) = talk.answer(b"answer", first)
     assert talk.sent[-1].address == ELSEWHERE
     client.receive(answer)
     assert client.received == [b"answer"]
     talk.give(late, HERE)
-    talk.perform(list(talk.server.send(b"again", first)))
+    talk.answer(b"again", first)
     assert talk.sent[-1].address == ELSEWHERE, "an older record does not bring the former address back"
     assert talk.counters.moved == 1
     talk.give(late, THERE)
@@ -189,4 +189,4 @@ def test_nothing_is_sent_to_an_endpoint_whose_session_has_ended():
     endpoint = talk.says(client, b"event")
     talk.perform(list(talk.server.close()))
     assert talk.ended == [endpoint]
-    assert list(talk.server.send(b"answer", endpoint)) == []
+    assert talk.answer(b"answer", endpoint) == []

@@ -196,7 +196,7 @@ _MEANINGS = {  # Meaning by name, for each part of a process and each type. A pa
     ("coap_dtls", _COUNTER): {
         "hellos": "ClientHello messages, with and without a cookie",
         "handshakes": "handshakes in which a device proved its key",
-        "dropped": "datagrams of no session that were discarded because there were too many",
+        "dropped": "datagrams without a session or a handshake that were discarded because there were too many",
         "retransmitted": "flights of handshakes that were sent again because the client was silent",
         "replaced": "sessions that ended for a new one: of the same address or device, or because there were too many",
         "moved": "changes of the address of a device with a connection id",

@@ -192,10 +192,10 @@ class Handshake:
     def _not_the_key(self) -> DtlsRefused:
         named = self._identity.decode("ascii", "backslashreplace")
         if self._owner is None:
-            why = f"no key has the identity {named!a}: it is unknown, expired or revoked (fogline device credentials list)"
-            return DtlsRefused(Alert.DECRYPT_ERROR, "unknown-identity", why)
-        why = f"the client has another key than identity {named!a} of device {self._owner.device}"
-        return DtlsRefused(Alert.DECRYPT_ERROR, "wrong-key", why)
+            why = "the identity has no key: it is unknown, expired or revoked (fogline device credentials list)"
+            return DtlsRefused(Alert.DECRYPT_ERROR, "unknown-identity", f"{why} [{named!a}]")
+        why = f"the client has another key than device {self._owner.device}"
+        return DtlsRefused(Alert.DECRYPT_ERROR, "wrong-key", f"{why} [{named!a}]")
 
     def _plain(self, kind: int, body: bytes) -> bytes:
         record = plain_record(kind, self._plain_sent, body)
@@ -218,5 +218,5 @@ def _chosen(hello: ClientHello) -> tuple[CipherSuite, EphemeralKey | None]:
         if suite.number in hello.suites and not (suite.ecdhe and group is None):
             return suite, EphemeralKey(group) if suite.ecdhe and group is not None else None
     offered = " ".join(f"{each:04x}" for each in hello.suites[:16])
-    why = f"the client offers no authenticated encryption with a pre-shared key that the gateway speaks, only {offered}"
+    why = f"the client offers no authenticated encryption with a pre-shared key that the gateway speaks [{offered}]"
     raise DtlsRefused(Alert.HANDSHAKE_FAILURE, "weak-suites", why)

@@ -90,6 +90,10 @@ class HandshakeTable:
         if half is not None:
             half.handshake.receive(fragment)
 
+    def has(self, address: Endpoint) -> bool:
+        """Return True if a client has a handshake under way: it has returned its cookie."""
+        return address in self._half_open
+
     def awaits(self, record: Record, address: Endpoint) -> bool:
         """Return True if a protected record may be the Finished of a handshake: its content type or connection id says so."""
         half = self._half_open.get(address)

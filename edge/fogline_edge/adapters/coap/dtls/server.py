@@ -32,7 +32,7 @@ from fogline_edge.credentials.credential_store import PskOwner
 from fogline_edge.listener_settings import CoapDtlsSettings
 
 STRANGERS_S, STRANGERS_BURST = 2000.0, 4000
-"""Datagrams per second that belong to no session. More are dropped; those of sessions are not."""
+"""Datagrams per second of clients that have neither session nor handshake. More are dropped."""
 
 
 class DtlsServer:
@@ -51,29 +51,35 @@ class DtlsServer:
         oldest = self._sessions.oldest
         return min(self._handshakes.due_s, oldest.last_s + self._settings.idle_s if oldest is not None else NEVER_S)
 
-    def receive(self, datagram: bytes, address: Endpoint, now_s: float) -> Iterator[Effect]:
-        """Take in a datagram. Read all the effects before the next call."""
+    def receive(self, datagram: bytes, address: Endpoint, now_s: float) -> list[Effect]:
+        """Take in a datagram."""
+        effects: list[Effect] = []
         if not is_record(datagram):
             if self._admit(now_s):
-                yield self._refused(*_not_dtls(datagram), address)
-            return
+                effects.append(self._refused(*_not_dtls(datagram), address))
+            return effects
         for record in records_of(datagram):
             session = self._sessions.find(record.cid, address) if record.epoch == 1 else None
-            if session is None and not self._admit(now_s):
-                return
+            if session is None and not self._handshakes.has(address) and not self._admit(now_s):
+                break
             try:
-                yield from self._on_record(record, session, address, now_s)
+                if session is not None and not self._handshakes.awaits(record, address):
+                    effects += self._on_protected(record, session, address, now_s)
+                else:
+                    effects += self._of_stranger(record, address, now_s)
             except DtlsRefused as error:
-                yield self._refused(error.reason, str(error), address)
-                yield self._handshakes.refuse(error.alert, address, record.sequence)
+                effects.append(self._refused(error.reason, str(error), address))
+                effects.append(self._handshakes.refuse(error.alert, address, record.sequence))
             except Poison as error:
-                yield self._refused(error.reason, str(error), address)
+                effects.append(self._refused(error.reason, str(error), address))
+        return effects
 
-    def send(self, data: bytes, endpoint: SessionEndpoint) -> Iterator[Effect]:
+    def send(self, data: bytes, endpoint: SessionEndpoint) -> SendDatagram | None:
         """Send content to the client of a session; if it has ended, nothing."""
         session = self._sessions.at(endpoint)
-        if session is not None:
-            yield SendDatagram(session.protection.seal(ContentType.APPLICATION_DATA, data), session.address)
+        if session is None:
+            return None
+        return SendDatagram(session.protection.seal(ContentType.APPLICATION_DATA, data), session.address)
 
     def on_time(self, now_s: float) -> Iterator[Effect]:
         """Do what is due: send flights again, give handshakes up, end idle sessions."""
@@ -101,15 +107,14 @@ class DtlsServer:
         self._counters.dropped += not admitted
         return admitted
 
-    def _on_record(self, record: Record, session: Session | None, address: Endpoint, now_s: float) -> Iterator[Effect]:
+    def _of_stranger(self, record: Record, address: Endpoint, now_s: float) -> Iterator[Effect]:
+        """Take in a record of a client that has no session, or is about to open a new one."""
         if record.epoch == 0:
             yield from self._on_plain(record, address, now_s)
         elif self._handshakes.awaits(record, address):
             end = self._handshakes.finish(record, address)
             if end is not None:
                 yield from self._open(end, record, address, now_s)
-        elif session is not None:
-            yield from self._on_protected(record, session, address, now_s)
         elif not self._handshakes.is_early(address):
             yield self._refused("no-session", "a record of a session that is not, or no longer, open", address)
 
@@ -142,14 +147,13 @@ class DtlsServer:
         yield from self._closed(surplus)
         yield SendDatagram(end.answer, address)
 
-    def _on_protected(self, record: Record, session: Session, address: Endpoint, now_s: float) -> Iterator[Effect]:
+    def _on_protected(self, record: Record, session: Session, address: Endpoint, now_s: float) -> Iterable[Effect]:
+        device = session.endpoint.device
         if not session.window.is_new(record.sequence):
-            yield self._refused("replayed", f"a record of device {session.endpoint.device} came twice, or very late", address)
-            return
+            return [self._refused("replayed", f"a record of device {device} came twice, or very late", address)]
         opened = session.protection.open(record)
         if opened is None:
-            yield self._refused("forged", f"a record is not of device {session.endpoint.device}, or was altered", address)
-            return
+            return [self._refused("forged", f"a record is not of device {device}, or was altered", address)]
         is_newest = session.window.note(record.sequence)
         if is_newest and record.cid and address != session.address:
             session.address = address  # RFC 9146, section 6
@@ -158,14 +162,19 @@ class DtlsServer:
         kind, content = opened
         if kind == ContentType.APPLICATION_DATA:
             session.repeat = None
-            yield SessionContent(content, session.endpoint)
-        elif kind == ContentType.HANDSHAKE and session.repeat is not None:
-            yield SendDatagram(session.repeat(), session.address)
-        elif kind == ContentType.HANDSHAKE:
-            refusal = session.protection.seal(ContentType.ALERT, alert(Alert.NO_RENEGOTIATION))
-            yield SendDatagram(refusal, session.address)
-        elif kind == ContentType.ALERT and (content[:1] == b"\x02" or content[1:] == bytes([Alert.CLOSE_NOTIFY])):
-            yield from self._ended([session])
+            return [SessionContent(content, session.endpoint)]
+        return self._on_control(session, kind, content)
+
+    def _on_control(self, session: Session, kind: int, content: bytes) -> Iterable[Effect]:
+        """Take in an alert, or a handshake message: a Finished that came again, or the wish to renegotiate."""
+        if kind == ContentType.ALERT and (content[:1] == b"\x02" or content[1:] == bytes([Alert.CLOSE_NOTIFY])):
+            return self._ended([session])
+        if kind != ContentType.HANDSHAKE:
+            return []
+        if session.repeat is not None:
+            return [SendDatagram(session.repeat(), session.address)]
+        refusal = session.protection.seal(ContentType.ALERT, alert(Alert.NO_RENEGOTIATION))
+        return [SendDatagram(refusal, session.address)]
 
     def _ended(self, sessions: Iterable[Session]) -> Iterator[Effect]:
         for each in sessions:

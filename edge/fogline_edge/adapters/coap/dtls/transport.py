@@ -17,7 +17,8 @@ from fogline_edge.credentials.credential_store import CredentialStore
 from fogline_edge.listener_settings import CoapDtlsSettings
 
 _log = logging.getLogger(__name__)
-_log.addFilter(LogThrottle(variable=re.compile(r" from \S+(?=: )")))  # a flood of refused peers must not fill the disk
+# What a stranger chooses is variable, so that a flood of them does not fill the disk.
+_log.addFilter(LogThrottle(variable=re.compile(r" from \S+(?=: )| \[.*\]$")))
 
 
 class DtlsTransport:
@@ -48,7 +49,9 @@ class DtlsTransport:
 
     def send(self, data: bytes, endpoint: SessionEndpoint) -> None:
         """Send to a device in its session; if that has ended, nothing is sent."""
-        self._perform(self._server.send(data, endpoint))
+        datagram = self._server.send(data, endpoint)
+        if datagram is not None:
+            self._udp.send(*datagram)
 
     def close(self) -> None:
         """End all sessions. Safe to call twice."""

@@ -1,5 +1,6 @@
 """Records and handshake messages of DTLS 1.2, and their encoding (RFC 6347, section 4; RFC 9146, section 4)."""
 
+import struct
 from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
@@ -13,6 +14,7 @@ CID_BYTES = 8
 MAX_MESSAGE_BYTES = 2048
 """Longest handshake message of a client. A ClientHello with a pre-shared key needs some 200 bytes."""
 _RECORD_BYTES = 13
+_HEAD = struct.Struct("!BHQ")
 _MESSAGE_BYTES = 12
 
 
@@ -132,19 +134,19 @@ def is_record(datagram: bytes) -> bool:
     return len(datagram) >= _RECORD_BYTES and 20 <= datagram[0] <= 25 and datagram[1] == 0xFE
 
 
-def records_of(datagram: bytes) -> Iterator[Record]:
-    """Yield the records of a datagram. The rest of it is discarded from an invalid one on (RFC 6347, section 4.1.2.7)."""
+def records_of(datagram: bytes) -> list[Record]:
+    """Return the records of a datagram. The rest of it is discarded from an invalid one on (RFC 6347, section 4.1.2.7)."""
+    found: list[Record] = []
     at, size = 0, len(datagram)
     while at + _RECORD_BYTES <= size:
-        kind = datagram[at]
+        kind, version, number = _HEAD.unpack_from(datagram, at)
         body = at + _RECORD_BYTES + (CID_BYTES if kind == ContentType.CID else 0)
         end = body + int.from_bytes(datagram[body - 2 : body])
         if end > size or body > size or not 20 <= kind <= 25:
-            return
-        number = int.from_bytes(datagram[at + 3 : at + 11])
-        cid = datagram[at + 11 : body - 2]
-        yield Record(kind, int.from_bytes(datagram[at + 1 : at + 3]), number, cid, datagram[body:end])
+            break
+        found.append(Record(kind, version, number, datagram[at + 11 : body - 2], datagram[body:end]))
         at = end
+    return found
 
 
 def plain_record(kind: int, sequence: int, body: bytes, version: int = DTLS_1_2) -> bytes:
