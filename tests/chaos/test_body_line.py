@@ -24,7 +24,7 @@ from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.committed_records import read_committed
 from fogline_cloud.kafka.records import event_of
 from fogline_cloud.maintenance.body_expiry import bodies_of, delete_ended
-from fogline_cloud.settings import CloudSettings, FlowSettings
+from fogline_cloud.settings import CloudSettings, FlowSettings, TablesSettings
 from fogline_cloud.store.object_folder import ObjectFolder
 from fogline_edge.adapters.bodies.uploads import BodyUploads
 from fogline_edge.body_settings import BodySettings
@@ -58,6 +58,7 @@ class Site:
     way: TcpLine
     gateway: ChildProcess
     bodies: BodyFolder
+    objects: ObjectFolder
     sizes: list[int]
     address: str = ""
     sent: dict[str, tuple[int, str]] = field(default_factory=dict)  # by id of the device: size, digest
@@ -99,6 +100,13 @@ class Site:
     async def all_landed(self) -> bool:
         await asyncio.to_thread(self.land)
         return sum(self.landed.values()) >= len(self.sizes)
+
+    async def all_settled(self) -> bool:
+        """Return True if each body has its event or its end."""
+        await asyncio.to_thread(self.land)
+        ended = {each.path.rpartition("/")[2] for each in self.objects.objects("ended/")}
+        bodies = [each for each in bodies_of(self.objects.objects("")) if not each.paths[0].startswith("ended/")]
+        return all(each.has_event or each.paths[0].split("/")[2] in ended for each in bodies)
 
     async def leave_in_the_middle(self) -> None:
         """Send half a body, and go away."""
@@ -151,7 +159,10 @@ async def site_of(kafka, tenant: str, folder: Path):
         config.write_text(text.replace("[http]", "retry_s = 0.2\nretry_cap_s = 1.0\n[http]"))
         command = [find_script("fogline-edge"), "run", "--insecure-dev", "--config", config]
         gateway = ChildProcess("gateway", command, folder / "edge.log")
-        site = Site(line, way, gateway, BodyFolder(bodies_in(str(folder), {})), sizes_of(TOTAL))
+        settings = CloudSettings(tenant=tenant, flow=FlowSettings(tables=str(folder)))
+        bodies = bodies_in(str(folder), {})
+        objects = ObjectFolder(settings, bodies.path)
+        site = Site(line, way, gateway, BodyFolder(bodies), objects, sizes_of(TOTAL))
         try:
             await site.start_gateway()
             yield site
@@ -171,13 +182,13 @@ async def test_body_lands_once_byte_for_byte_over_a_cut_line_with_kills_and_no_o
         await until(site.all_landed, "not all bodies land", LAND_S)
         disturbing.cancel()
         await asyncio.gather(disturbing, return_exceptions=True)
+        await until(site.all_settled, "a body has neither event nor end", LAND_S)
         site.watch()
     took_s = time.monotonic() - began
     assert site.landed == Counter(site.sent.values()), "each once, byte for byte"
-    settings = CloudSettings(tenant=tenant, flow=FlowSettings(tables=str(folder)))
-    objects = ObjectFolder(settings, str(folder / "bodies"))
+    objects = site.objects
     ended = len(list(objects.objects("ended/")))
-    delete_ended(objects, settings.tables, datetime.now(UTC) + timedelta(hours=25), dry_run=False)
+    delete_ended(objects, TablesSettings(), datetime.now(UTC) + timedelta(hours=25), dry_run=False)
     left = list(bodies_of(objects.objects("")))
     assert ended, "devices left in the middle"
     assert len(left) == len(site.sizes)

@@ -1,6 +1,7 @@
 """Large bodies in the flow, without Spark: chunks are kept beside the tables, in any order and any number of times."""
 
 import hashlib
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -8,11 +9,16 @@ import pytest
 from flows.record_batches import BATCH, of_events
 from fogline.events.event import Lane
 from fogline.events.large_body import CHUNK_CONTENT_TYPE, BodyChunk, BodyEnd, BodyRef
-from fogline_cloud.flows.bodies.body_folder import BodyFolder, bodies_in, body_path
+from fogline_cloud.flows.bodies.body_folder import BodyFolder, ChunkMissing, bodies_in, body_path
 from fogline_cloud.flows.deployed import loaded_parsers
 from fogline_cloud.flows.parsers import Reading
 from fogline_cloud.flows.worker.parse import Plan, parse
+from fogline_cloud.maintenance.body_expiry import delete_expired
+from fogline_cloud.settings import CloudSettings, FlowSettings, StoreSettings
+from fogline_cloud.store.object_folder import ObjectFolder
+from fogline_cloud.store.options import storage_of
 from fogline_lab.large_bodies import make_body
+from fogline_lab.object_store import BUCKET, REGION
 
 BODY = make_body(1, 500_000)
 ID = "0f" * 16
@@ -123,3 +129,23 @@ def test_foreign_reference_is_dead_and_writes_nothing(folder, make_event, datare
 def test_parser_in_a_child_process_reads_the_body_too(folder, body_events):
     rows = rows_of(plan_for(folder, in_child=frozenset({"photo"})), body_events())
     assert rows[-1]["outcome"] == "ok"
+
+
+@pytest.mark.slow
+def test_body_in_an_object_store_is_written_read_and_deleted(object_store, tenant, body_events):
+    settings = CloudSettings(
+        tenant="t",
+        flow=FlowSettings(tables=f"s3a://{BUCKET}/{tenant}"),
+        store=StoreSettings(endpoint=object_store.endpoint, region=REGION, key_file=str(object_store.key_file)),
+    )
+    folder = bodies_in(settings.flow.tables, storage_of(settings))
+    events, bodies = body_events(), BodyFolder(folder)
+    bodies.keep(events)
+    bodies.keep(events[:1])
+    assert b"".join(bodies.chunks(events[-1])) == BODY
+    assert bodies.has_event(events[-1])
+    objects, late = ObjectFolder(settings, folder.path), datetime.now(UTC) + timedelta(days=91)
+    assert delete_expired(objects, settings.tables, late, dry_run=False) == 1
+    with pytest.raises(ChunkMissing):
+        b"".join(bodies.chunks(events[-1]))
+    assert not bodies.has_event(events[-1])

@@ -139,6 +139,7 @@ class BodyUpload:
             adapter=event.adapter,
             type=event.type,
             dataref=str(BodyChunk(self._id, self._chunks)),
+            body_digest=b"",  # chunks are not compared, so it need not be computed
         )
         self._chunks += 1
         self._to_put.append((chunk, lambda _: None))

@@ -8,7 +8,8 @@
 These are Eclipse Hono's words for two kinds of messages: a device publishes to `telemetry/{tenant}/{device}` itself, and
 Kafka's topics are `hono.telemetry.{tenant}` and `hono.event.{tenant}`. If the channel is such a topic, it is not repeated.
 
-The payload has the device's bytes. MQTT 5 has the attributes of CloudEvents' MQTT binding in binary mode (section 3.1) as well.
+The payload has the device's bytes, and none of a large body. MQTT 5 has the attributes of CloudEvents' MQTT binding in binary
+mode (section 3.1) as well.
 """
 
 from collections.abc import Mapping
@@ -54,6 +55,7 @@ def event_message(event: Event) -> LocalMessage:
         "subject": event.subject,
         "time": event.time or event.recordedtime,
         **{name: str(getattr(event, name)) for name in _ATTRIBUTES},
+        **({} if event.dataref is None else {"dataref": event.dataref}),
     }
     return message(event_topic(event), event.data, attributes, event.content_type or None)
 

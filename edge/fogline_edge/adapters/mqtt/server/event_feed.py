@@ -14,6 +14,7 @@ from fogline.address import shown
 from fogline.errors import Poison
 from fogline.events.codec import decode_event
 from fogline.events.event import Lane
+from fogline.events.large_body import CHUNK_CONTENT_TYPE
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline.process.log_throttle import LogThrottle
 from fogline_edge.adapters.mqtt.hono.local_events import LocalMessage, event_message, message
@@ -79,7 +80,8 @@ class EventFeed:
             except Poison:
                 _log.exception("a committed event cannot be read")
                 continue
-            if event.device != self._port.gateway and event.lane is not Lane.REPLY:
+            is_chunk = event.content_type == CHUNK_CONTENT_TYPE
+            if event.device != self._port.gateway and event.lane is not Lane.REPLY and not is_chunk:
                 self._deliver(event_message(event))
 
     def _deliver(self, message: LocalMessage) -> None:
