@@ -10,8 +10,8 @@
 # 1. the system packages that are missing, by apt, named aloud before they are installed
 # 2. .venv: uv, then the hashed Python dependencies of requirements.lock, then our four distributions
 # 3. .fogline/jars: the pinned jars of Kafka, Spark's connectors (s3: a client of S3, a Java compiler; tests: clients of AMQP,
-#    of CoAP, of Eclipse Hono, the broker Artemis; bench: that broker), by Ivy, checked against their sha256; .fogline/jars/spark.jsa: an archive of
-#    Spark's classes; s3: .fogline/jars/s3/fogline-log-store.jar, compiled from cloud/java
+#    of CoAP, of Eclipse Hono, the broker Artemis, MirrorMaker; bench: that broker), by Ivy, checked against their sha256;
+#    .fogline/jars/spark.jsa: an archive of Spark's classes; s3: .fogline/jars/s3/fogline-log-store.jar, compiled from cloud/java
 # 4. tests: node_modules of tests/contracts/foreign (an AMQP client, an MQTT client, a Kafka client with the CloudEvents SDK) and of
 #    tests/cloud/console/libraries (axe-core), by npm, checked against their lock files
 # 5. tests: .fogline/bin/cloudevents-go, a Kafka client with the CloudEvents SDK for Go, by go, checked against its go.sum
@@ -228,6 +228,7 @@ if [ -n "$for_tests" ]; then
     install_jars amqp
     install_jars hono
     install_jars californium
+    install_jars mirror
     install_javascript tests/contracts/foreign/rhea
     install_javascript tests/contracts/foreign/mqttjs
     install_javascript tests/contracts/foreign/cloudevents-js

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from fogline.errors import Misconfigured
 
-_SCRIPTS = {"s3": " s3"} | dict.fromkeys(("amqp", "artemis", "californium", "hono"), " tests")  # arguments of the set-up
+_TESTS = ("amqp", "artemis", "californium", "hono", "mirror")
+_SCRIPTS = {"s3": " s3"} | dict.fromkeys(_TESTS, " tests")  # arguments of the set-up
 _PACKAGES = {"spark": ", install the package fogline-flow", "s3": ", install the package fogline-flow-s3"}
 
 

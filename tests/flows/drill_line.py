@@ -137,5 +137,6 @@ def named_as_lost(records: list[CommittedRecord]) -> set[Place]:
 def check_ledger(flow: Flow) -> list[str]:
     """Check that the ledger balances. Returns the losses that it explains as text."""
     streams = gather(KafkaClients(flow.settings.kafka), flow.settings).streams
-    assert [finding.text for each in streams for finding in judge(each)] == []
+    found = [finding.text for each in streams for finding in judge(each)]
+    assert found == [], found
     return [f"{each.gateway} {loss.detail}" for each in streams for loss in each.losses]

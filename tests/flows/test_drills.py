@@ -1,11 +1,17 @@
 """Drills: what operators do when tables or Kafka are lost, by the commands of docs/operations, with a line under load."""
 
 import asyncio
+import shutil
+from collections import Counter
 from contextlib import asynccontextmanager
 
 import pytest
 
 from flows.drill_line import DrillLine, check_ledger, named_as_lost, stored_place, table_facts
+from flows.replays import redrive, with_flow
+from flows.topic_changes import delete_before
+from fogline_cloud.flows import job
+from fogline_cloud.flows.replay.selection import Selection
 from fogline_lab.kafka_broker import KafkaBroker
 from fogline_lab.supervisor import kill_child
 
@@ -51,3 +57,38 @@ async def test_drill_kafka_is_lost_and_rebuilt_from_raw(spark, tenant, folder):
             explained = check_ledger(line.flow)
             assert sum("its Kafka lost them" in each for each in explained) == len({place[:2] for place in named})
             print(f"{len(facts)} events in the tables, {len(lost)} lost and named")
+
+
+@pytest.mark.fault("K30")
+def test_drill_tables_are_lost_and_rebuilt_from_kafka_and_raw(flow, make_event, monkeypatch):
+    """Kafka has deleted the oldest records of one partition, and all of another one; `raw` has them."""
+    monkeypatch.setattr(job, "CATCH_UP_S", 1)
+    flow.settings = with_flow(flow, raw_days=90)
+    for round_ in range(3):
+        flow.land([make_event(b'{"t": %d}' % number) for number in range(round_ * 10, round_ * 10 + 10)])
+        idle = make_event(b'{"t": -1}', gateway="gw-2", stream="00000000000000bb", device="d-2", sequence=round_ + 1)
+        flow.land([idle], partition=1)
+        flow.run()
+    before = {table: everything(flow, table) for table in ("events", "readings")}
+    delete_before(flow, 12)
+    delete_before(flow, 6, partition=1)  # with the markers of three transactions
+    flow.land([make_event(b'{"t": 31}')])
+    days = [row["day"] for row in flow.raw_rows()]
+
+    for table in before:
+        shutil.rmtree(flow.tables / table)
+    shutil.rmtree(flow.checkpoint)
+    flow.run()
+    redrive(flow, Selection(days=(min(days), max(days))), publish=False)
+
+    after = {table: everything(flow, table) for table in before}
+    for table, rows in before.items():
+        assert Counter(rows) - Counter(after[table]) == Counter(), f"rows of {table} are missing"
+        assert len(after[table]) == len(rows) + 1, f"rows of {table} are there twice"
+    check_ledger(flow)
+
+
+def everything(flow, table):
+    """Each row of a table, but for what the flow's own run gives it."""
+    own = {"run", "batch", "parse_us", "day"}
+    return [str({name: value for name, value in row.items() if name not in own}) for row in flow.rows(table)]

@@ -121,6 +121,17 @@ def test_a_record_before_the_last_row_of_its_partition_is_missing(folders, small
     assert may_miss(coverage, to_the_end=False) == (len(landed) < 4)
 
 
+@pytest.mark.parametrize(
+    ("lowest", "missing"), [({}, False), ({"": 2}, False), ({"": 3}, True), ({"another": 0}, True), ({"other topic": 9}, False)]
+)
+def test_a_record_that_kafka_has_no_more_is_missing_whatever_its_partition_holds(folders, small, lowest, missing):
+    """An idle partition: its only record is gone from Kafka, or the topic was created again, and no row follows."""
+    _, ((coverage),) = read(folders, [], [record(2)])
+    here = (coverage.topic, coverage.topic_id, coverage.partition)
+    places = {"": here, "another": (here[0], "another", here[2]), "other topic": ("other", here[1], here[2])}
+    assert may_miss([coverage], to_the_end=True, lowest={places[name]: low for name, low in lowest.items()}) == missing
+
+
 def test_windows_hold_every_moment_once_and_files_without_statistics_are_in_each():
     files = [SpanFile("a", 100_000, 1000, 2000), SpanFile("b", 100_000, 2001, 9000), SpanFile("c", 0, EARLIEST_US, LATEST_US)]
     found = windows.windows(files, [SpanFile("r", 10, 1500, 1600)])

@@ -21,6 +21,7 @@
 `kafka_broker`: a Kafka broker on loopback
 `kafka_cluster`: three Kafka brokers on loopback
 `kafka_line`: a line that loses the end of Kafka transactions
+`kafka_mirror`: MirrorMaker, which copies topics to another Kafka
 `large_bodies`: large bodies, made and put together again
 `ledger_site`: a tenant whose topics and tables the ledger reads
 `line`: tenants with bridges and gateways

@@ -5,6 +5,7 @@ Spark would join both tables by a shuffle of all bodies and headers.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -24,6 +25,12 @@ POSITION = ["topic", "partition", "offset", "ingested"]
 """What identifies a record in table `raw`; the time, because a topic may be created again."""
 RUN = "from-raw-"
 """Prefix of the run of rows whose records were missing. Each day has one, so that a repeated replay replaces its own rows."""
+PartitionKey = tuple[str, str | None, int]
+"""Topic, its id, and partition."""
+LowestOffsets = Mapping[PartitionKey, int]
+"""The first offset that Kafka has of each partition. A topic with another id was deleted: its records are gone."""
+NEVER = 2**62
+"""Above every offset."""
 _RAW = arrow_schema(in_file(schema.RAW))
 _TIME = STORED.field("ingested").type
 _MAX_ROWS = 2 * ROWS
@@ -80,17 +87,24 @@ def read_stored(stored: StoredRows, windows: Iterable[Window], found: list[Cover
             yield from _part(stored, window, _span(begin_us, end_us), found)
 
 
-def may_miss(every: Iterable[Coverage], *, to_the_end: bool) -> bool:
-    """Return True if a record without a row may come before one with a row. `to_the_end`: no later day was left out."""
-    last: dict[tuple[Any, ...], int] = {}
-    without: dict[tuple[Any, ...], int] = {}
+def may_miss(every: Iterable[Coverage], *, to_the_end: bool, lowest: LowestOffsets = MappingProxyType({})) -> bool:
+    """Return True if a record without a row may come before one with a row, or Kafka has it no more (`lowest`).
+
+    `to_the_end`: no later day was left out.
+    """
+    last: dict[PartitionKey, int] = {}
+    without: dict[PartitionKey, int] = {}
     for each in every:
         key = (each.topic, each.topic_id, each.partition)
         if each.last is not None:
             last[key] = max(each.last, last.get(key, each.last))
         if each.first_without is not None:
             without[key] = min(each.first_without, without.get(key, each.first_without))
-    return any(not to_the_end or first < last.get(key, first) for key, first in without.items())
+    known = {topic for topic, _, _ in lowest}
+    return any(
+        not to_the_end or first < last.get(key, first) or first < lowest.get(key, NEVER if key[0] in known else 0)
+        for key, first in without.items()
+    )
 
 
 def _parts(stored: StoredRows, window: Window) -> Iterator[tuple[int, int]]:

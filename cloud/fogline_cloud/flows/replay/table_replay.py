@@ -34,11 +34,11 @@ from fogline_cloud.flows.driver.table_creation import is_table
 from fogline_cloud.flows.replay.difference import Difference
 from fogline_cloud.flows.replay.landing import ROWS, FileChange, Landing
 from fogline_cloud.flows.replay.micro_batches import micro_batches
-from fogline_cloud.flows.replay.missing import as_changed, missing_records
+from fogline_cloud.flows.replay.missing import as_changed, lowest_offsets, missing_records
 from fogline_cloud.flows.replay.reparse import reparse
 from fogline_cloud.flows.replay.selection import Selection
 from fogline_cloud.flows.replay.staging import ReplayFolders, StagedReplay, counted, joined, stage_changed, stage_rows
-from fogline_cloud.flows.replay.stored import Coverage, StoredRows, may_miss, read_stored
+from fogline_cloud.flows.replay.stored import Coverage, LowestOffsets, StoredRows, may_miss, read_stored
 from fogline_cloud.flows.replay.swap import swap
 from fogline_cloud.flows.replay.windows import Window, span_files, windows
 from fogline_cloud.flows.tables.batch import MicroBatch
@@ -192,15 +192,18 @@ class TableReplay:
         staged = [self._read_windows(every, partial(_reparse, self._plan, stored, self._folders, below))]
         if raw is not None and selection.days is not None and stored.find_missing:
             to_the_end = all(day <= selection.days[1] for day in raw.column("partition.day").to_pylist())
-            if may_miss(staged[0].coverage, to_the_end=to_the_end):
-                staged += self._staged_missing(selection.days, selection.parser, below)
+            lowest = lowest_offsets(self._settings)
+            if may_miss(staged[0].coverage, to_the_end=to_the_end, lowest=lowest):
+                staged += self._staged_missing(selection.days, selection.parser, below, lowest)
         return joined(staged)
 
-    def _staged_missing(self, days: tuple[date, date], parser: str | None, below: str | None) -> list[StagedReplay]:
+    def _staged_missing(
+        self, days: tuple[date, date], parser: str | None, below: str | None, lowest: LowestOffsets
+    ) -> list[StagedReplay]:
         """Parse the records of table `raw` that have no row, if there are any."""
         mine = self._rows.where(self._of_flow)
         raw = self._spark.read.format("delta").load(self._raw.path).where(self._of_flow)
-        missing = missing_records(raw, mine, days)
+        missing = missing_records(raw, mine, days, lowest)
         read = self._replies(missing, partial(_parse, self._plan, self._settings.flow.name, self._folders, self._staging))
         if not read.events:
             return []
