@@ -40,6 +40,7 @@ def written(root: type[msgspec.Struct]) -> tuple[dict[str, Any], list[tuple[str,
         *above, last = name.strip("[]").split(".") if name else ("",)
         for each in above:
             inner = inner.setdefault(each, {})
+            inner = inner[0] if isinstance(inner, list) else inner
         table: dict[str, Any] = {row.key: OTHERS[row.key] for row in settings_page.rows(kind) if is_other(row)}
         table |= {key: f"files/{key}" for key in keys}
         if not name:

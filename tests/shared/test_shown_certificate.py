@@ -8,8 +8,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fogline.errors import Misconfigured, Poison
-from fogline.gateway.shown_certificate import CLIENT_AUTH, SERVER_AUTH, AuthorityCertificates
-from fogline_cloud.authority.certificates import Role, Subject, make_authority, make_key, now_utc, pem
+from fogline.gateway.shown_certificate import CLIENT_AUTH, SERVER_AUTH, AuthorityCertificates, certificates_in
+from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_authority, make_key, now_utc, pem
 
 NOW = now_utc()
 ROOT = make_authority("acme", NOW)
@@ -121,6 +121,15 @@ def test_a_use_that_is_named_must_be_the_one():
     leaf = made(name("leaf"), keys[1], name("root"), keys[0], usage)
     with pytest.raises(Poison, match="another use"):
         AuthorityCertificates(pem(root)).check(pem(leaf), CLIENT_AUTH, NOW)
+
+
+def test_of_a_file_with_the_private_key_only_the_certificates_are_shown():
+    """`fogline-edge enroll` writes both into one file."""
+    certificate = issued()
+    shown = certificates_in(b"# issued ...\n" + pem(certificate) + key_pem(make_key()) + pem(ROOT.certificate))
+    assert shown == pem(certificate) + pem(ROOT.certificate)
+    with pytest.raises(Misconfigured):
+        certificates_in(key_pem(make_key()))
 
 
 def test_a_file_that_holds_no_authority_is_a_mistake_of_the_settings():

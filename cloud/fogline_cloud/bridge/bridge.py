@@ -137,7 +137,7 @@ class Bridge:
             self._feed = RevocationFeed(self._clients, settings.tenant, authentication.revoked, *paths)
         self._keep_files()
         if settings.bridge.metrics is not None:
-            read = partial(read_bridge, self.listener, self.gateways, self._table, self.shards, self.fleet)
+            read = partial(read_bridge, self.listener, self.gateways, self._table, self.shards, self.fleet, vias=self._vias)
             parts = (read, self.silent.read, self._keys.read)
             self._metrics = MetricsServer(settings.bridge.metrics, "bridge.metrics", partial(_all_of, parts), self.problem)
             self.metrics_address = await self._metrics.start()
@@ -189,15 +189,8 @@ class Bridge:
         )
         listener = Listener(settings.bridge, authentication, policy, self.gateways, handlers, audit=self._audit)
         if settings.bridge.via:
-            self._vias = Vias(
-                settings,
-                self.shards,
-                authentication,
-                entrance=listener.entrance,
-                audit=self._audit,
-                handler=gateways,
-                resume=lambda peer: self._table.resume(peer.principal.name),
-            )
+            door = listener.entrance
+            self._vias = Vias(settings, self.shards, authentication, door, handler=gateways, resume=self._on_welcomed)
         return listener
 
     async def answers(self) -> str:

@@ -14,10 +14,17 @@ from fogline_cloud.bridge.gateways.fleet import FleetStatistics
 from fogline_cloud.bridge.group.shard_assignment import ShardAssignment
 from fogline_cloud.bridge.group.shard_table import ShardTable
 from fogline_cloud.bridge.peers.peer import GatewayPeer
+from fogline_cloud.bridge.via.vias import Vias
 
 
 def read_bridge(
-    listener: Listener, gateways: ConnectedGateways, commands: CommandTable, shards: ShardTable, fleet: FleetStatistics
+    listener: Listener,
+    gateways: ConnectedGateways,
+    commands: CommandTable,
+    shards: ShardTable,
+    fleet: FleetStatistics,
+    *,
+    vias: Vias | None = None,
 ) -> Iterator[Sample]:
     """Yield the present samples of a bridge. Runs on the loop."""
     yield from read_process()
@@ -43,6 +50,8 @@ def read_bridge(
         if isinstance(peer, GatewayPeer):
             fleet.certified(peer.principal.name, certificate.not_valid_after_utc)
     yield from fleet.read(gateways.names, shards.owned)
+    if vias is not None:
+        yield from vias.read()
 
 
 def check_bridge(shards: ShardTable, assignment: ShardAssignment | None) -> str:

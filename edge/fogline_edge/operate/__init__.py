@@ -12,4 +12,5 @@
 `settings_check`: rules that the settings' types cannot express
 `statistics`: the gateway's numbers for its bridge
 `status`: what a running gateway holds
+`via_check`: the part of doctor about a router or a broker
 """

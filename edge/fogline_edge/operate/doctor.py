@@ -41,6 +41,7 @@ from fogline_edge.machine.process_end import EndCause
 from fogline_edge.machine.run_record import read_run
 from fogline_edge.operate.settings_check import check
 from fogline_edge.operate.status import read_oldest, read_status
+from fogline_edge.operate.via_check import check_via
 from fogline_edge.outbox.file.copy_file import read_copy
 from fogline_edge.outbox.file.data_folder import FILE
 from fogline_edge.settings import EdgeSettings, load
@@ -83,7 +84,9 @@ def diagnose(config: Path) -> Iterator[Finding]:
     for table, path in _listener_certificates(settings):
         remedy = "Replace it; one of Fogline's authority: fogline-edge renew"
         checks[table] = partial(check_certificate, path, table, remedy)
-    for bridge in settings.uplink.bridges:
+    if settings.uplink.via is not None:
+        checks[f"{settings.uplink.via.kind} {settings.uplink.via.url}"] = partial(check_via, settings)
+    for bridge in () if settings.uplink.via is not None else settings.uplink.bridges:
         checks[f"bridge {bridge}"] = partial(_bridge, settings, bridge)
     if settings.tracing is not None:
         checks["tracing"] = partial(check_collector, settings.tracing)

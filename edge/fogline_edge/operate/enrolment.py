@@ -27,7 +27,7 @@ from fogline.transport.proxy.proxy_address import ProxyAddress
 from fogline_edge.operate.first_settings import CA, CERTIFICATE, FILE, FirstSettings, write_first
 from fogline_edge.operate.renewal import times_line
 from fogline_edge.settings import EdgeSettings, ProxySettings, load
-from fogline_edge.uplink.way import proxy_of, uplink_proxy, uplink_security
+from fogline_edge.uplink.way import proxy_of, require_bridge, uplink_proxy, uplink_security
 
 LIMIT_S = 30.0
 T = TypeVar("T")
@@ -105,6 +105,7 @@ async def _renewed(settings: EdgeSettings) -> Identity:
 async def _first(settings: EdgeSettings, ask: Callable[[_Way], Awaitable[T]]) -> T:
     """Return the answer of the first bridge that can be reached. Raises `Unreachable`, and what `ask` raises."""
     reasons: list[str] = []
+    require_bridge(settings.uplink, "a certificate by the bridge")
     security, proxy = uplink_security(settings.uplink), uplink_proxy(settings.uplink)
     for bridge in settings.uplink.bridges:
         try:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fogline.commands.signature import read_keys
 from fogline.errors import Misconfigured
-from fogline.process.files.bridge_address import parse_bridge
+from fogline.gateway.message_signature import GatewayName
 from fogline.process.files.settings_file import require_loopback, split_endpoint
 from fogline.tracing.settings import collector_address
 from fogline_edge.adapters.ble.roster import read_settings
@@ -19,7 +19,7 @@ from fogline_edge.operate.renewal import read_times
 from fogline_edge.rules.actions import action_key
 from fogline_edge.rules.event_rules import rules_of
 from fogline_edge.settings import EdgeSettings
-from fogline_edge.uplink.way import uplink_proxy, uplink_security
+from fogline_edge.uplink.way import require_bridge, way_to
 
 
 def check(settings: EdgeSettings, config: Path | None = None) -> None:
@@ -32,10 +32,9 @@ def check(settings: EdgeSettings, config: Path | None = None) -> None:
 
 def _check(settings: EdgeSettings) -> None:
     for bridge in settings.uplink.bridges:
-        parse_bridge(bridge, "uplink.bridge", tls=settings.uplink.tls is not None)
-    uplink_security(settings.uplink)
-    uplink_proxy(settings.uplink)
+        way_to(bridge, settings.uplink, GatewayName(settings.tenant, settings.gateway))
     if settings.uplink.renew:
+        require_bridge(settings.uplink, "uplink.renew")
         if settings.uplink.tls is None or settings.uplink.tls.certificate is None:
             raise Misconfigured("uplink.renew needs [uplink.tls]")
         read_times(settings.uplink.tls.certificate)

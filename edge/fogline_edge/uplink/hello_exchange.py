@@ -29,13 +29,15 @@ VERSION = version("fogline-edge")  # once: the lookup reads the disk, and leaves
 T = TypeVar("T")
 
 
-async def until_over(future: "asyncio.Future[T]", over: "asyncio.Future[str]", limit_s: float) -> T:
-    """Return the result of a future. Raises `Unreachable` after `limit_s`, or once the connection is over."""
+async def until_over(
+    future: "asyncio.Future[T]", over: "asyncio.Future[str]", limit_s: float, blamed: Callable[[Unreachable], Unreachable]
+) -> T:
+    """Return a future's result. Raises `Unreachable`, as `blamed` has it, after `limit_s` or once the connection is over."""
     waited: list[asyncio.Future[Any]] = [future, over]
     done, _ = await asyncio.wait(waited, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
     if future in done:
         return future.result()
-    raise Unreachable(over.result() if done else f"the bridge did not answer in {limit_s:.0f} s")
+    raise blamed(Unreachable(over.result() if done else f"the bridge did not answer in {limit_s:.0f} s"))
 
 
 class HelloExchange:
@@ -91,7 +93,7 @@ class HelloExchange:
         self._sender = attach("hello")
         if self._line is None:
             self._sender.send(request())
-            return (await until_over(self._answer, self._over, HELLO_S))[1]
+            return (await until_over(self._answer, self._over, HELLO_S, self._way.blamed))[1]
         return await self._say_signed(self._line, attach, request)
 
     async def _say_signed(
@@ -116,17 +118,14 @@ class HelloExchange:
         """Send a hello, and return the answer to it and to no other one."""
         self._id, self._answer = uuid.uuid4(), asyncio.get_running_loop().create_future()
         sender.send(line.hello(request(), challenge)).add_done_callback(self._passed_on)
-        try:
-            return await until_over(self._answer, self._over, HELLO_S)
-        except Unreachable as error:
-            raise Unreachable(f"{error}, through the {self._way.kind} at {self._way.address}") from None
+        return await until_over(self._answer, self._over, HELLO_S, self._way.blamed)
 
     def _passed_on(self, passed: "asyncio.Future[Outcome]") -> None:
         """End the wait for an answer if the router has passed hello on to no bridge, or a bridge has refused it."""
         if passed.cancelled() or passed.exception() is not None or self._answer.done():
             return
         if (outcome := passed.result()).state is not DeliveryState.ACCEPTED:
-            self._answer.set_exception(Unreachable(f"hello was not taken: {outcome}"))
+            self._answer.set_exception(self._way.blamed(Unreachable(f"no bridge has taken hello: {outcome}")))
 
     async def _hello(self) -> hello.Hello:
         streams = [hello.OpenStream(each.stream, each.lane) for each in await self._outbox.streams.pending()]

@@ -91,7 +91,7 @@ class BridgeSession:
             raise Unreachable(str(error)) from None
         connection = await self._connect(way)
         try:
-            await until_over(self._opened, self._over, HELLO_S)
+            await until_over(self._opened, self._over, HELLO_S, way.blamed)
             begin = self._credentials.begin if self._credentials is not None else str
             self._hello = HelloExchange(self._outbox, way, self._over, self._line, begin)
             with contextlib.suppress(Unreachable):  # without room for another stream, events go in their order
@@ -128,7 +128,10 @@ class BridgeSession:
             security=way.security,
             idle_timeout_s=self._settings.idle_timeout_s,
         )
-        connection = await dial(way.address.host, way.address.port, engine, self, way.proxy)
+        try:
+            connection = await dial(way.address.host, way.address.port, engine, self, way.proxy)
+        except Unreachable as error:
+            raise way.blamed(error) from None
         if way.identity is not None:
             self._line = SignedLine(way.identity, uuid.uuid4().hex, partial(self.closed, connection))
         return connection

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from fogline.amqp.login import EXTERNAL, Login
 from fogline.amqp.security import ClientSecurity
-from fogline.errors import Misconfigured
+from fogline.errors import Misconfigured, Unreachable
 from fogline.gateway.message_signature import GatewayName
 from fogline.process.files.bridge_address import BridgeAddress, parse_bridge
 from fogline.process.files.settings_file import require_loopback
@@ -27,9 +27,25 @@ class Way(NamedTuple):
     identity: GatewayIdentity | None = None
 
     @property
+    def place(self) -> str:
+        """The name of what the gateway connects to, for people."""
+        return f"the {self.kind or 'bridge'} at {self.address}"
+
+    def blamed(self, error: Unreachable) -> Unreachable:
+        """Return an error that names the router or broker, if there is one: the bridge may be well."""
+        return error if self.kind is None else Unreachable(f"{self.place}: {error}")
+
+    @property
     def capabilities(self) -> tuple[str, ...]:
         """Capabilities that links ask for: without a queue, a broker accepts messages for nobody, and they are lost."""
         return ("queue",) if self.kind is ViaKind.BROKER else ()
+
+
+def require_bridge(settings: UplinkSettings, what: str) -> None:
+    """Raise `Misconfigured` for something that needs a bridge which the gateway reaches itself."""
+    if settings.via is not None:
+        remedy = "Issue a certificate with `fogline ca issue gateway`, or enrol where the bridge can be reached directly"
+        raise Misconfigured(f"{what}: not by way of the {settings.via.kind} of [uplink.via]. {remedy}")
 
 
 def way_to(bridge: str, settings: UplinkSettings, name: GatewayName) -> Way:

@@ -65,6 +65,19 @@ class AuthorityCertificates:
         return "its chain is too long"
 
 
+def certificates_in(pem: bytes) -> bytes:
+    """Return the certificates of a file, to be shown, and nothing else of it: many files have the private key too.
+
+    Raises `Misconfigured`.
+    """
+    try:
+        found: list[Certificate] = import_module("cryptography.x509").load_pem_x509_certificates(pem)
+    except ValueError as error:
+        raise Misconfigured(f"no certificate to show: {error}") from None
+    encoding = import_module("cryptography.hazmat.primitives.serialization").Encoding.PEM
+    return b"".join(each.public_bytes(encoding) for each in found)
+
+
 def _doubt_alone(certificate: "Certificate", now: datetime) -> str | None:
     if now < certificate.not_valid_before_utc:
         return f"it is valid from {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC on"

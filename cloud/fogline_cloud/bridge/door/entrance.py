@@ -24,7 +24,8 @@ class Entrance:
     def __init__(self, settings: BridgeSettings, policy: Policy, connected: ConnectedGateways, audit: AuditTrail) -> None:
         self.peers = PeerTable(settings.max_connections, policy)
         self.budget = QueueBudget(settings.queue_connection_bytes, settings.queue_bytes)
-        self._policy, self._connected, self._audit = policy, connected, audit
+        self.audit = audit
+        self._policy, self._connected = policy, connected
 
     def doubt(self, principal: Principal) -> Condition | None:
         """Return why a peer that has proven its name may not come in, None if it may."""
@@ -49,7 +50,7 @@ class Entrance:
             if certificate is not None:
                 peer.serial = format(x509.load_der_x509_certificate(certificate).serial_number, "x")
         self.peers.add(peer, certificate)
-        self._audit.note(principal, "CONNECTED", f"by bridge {shown(by)}" if by else "")
+        self.audit.note(principal, "CONNECTED", f"by bridge {shown(by)}" if by else "")
         return peer
 
     def leave(self, connection: PeerConnection, why: str) -> Peer | None:

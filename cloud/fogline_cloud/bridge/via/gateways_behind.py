@@ -38,7 +38,6 @@ from fogline_cloud.bridge.door.authentication import Authentication, NotAuthenti
 from fogline_cloud.bridge.door.entrance import Entrance
 from fogline_cloud.bridge.door.listener import refusal
 from fogline_cloud.bridge.group.shard_table import ShardTable
-from fogline_cloud.bridge.peers.audit_trail import AuditTrail
 from fogline_cloud.bridge.peers.peer import GatewayPeer, LinkHandler
 from fogline_cloud.bridge.via.control_line import BridgeSignature, ControlLine
 from fogline_cloud.bridge.via.intermediary import Intermediary
@@ -62,7 +61,6 @@ class GatewaysBehind:
         authentication: Authentication,
         *,
         entrance: Entrance,
-        audit: AuditTrail,
         signature: BridgeSignature,
         handler: LinkHandler,
         resume: Callable[[GatewayPeer], None],
@@ -70,12 +68,15 @@ class GatewaysBehind:
         self.refused = 0
         """Messages that did not count."""
         self._tenant, self._shards = tenant, shards
-        self._authentication, self._entrance, self._audit = authentication, entrance, audit
+        self._authentication, self._entrance, self._audit = authentication, entrance, entrance.audit
         self._signature = signature
         self._handler, self._resume = handler, resume
         self._judge = HelloJudge(Challenges(secrets.token_bytes(32)))
         self._gateways: dict[str, SignedGateway] = {}
         self._loop = asyncio.get_running_loop()
+
+    def __len__(self) -> int:
+        return len(self._gateways)
 
     def __iter__(self) -> Iterator[SignedGateway]:
         """Iterate over the gateways whose hellos count."""
@@ -169,7 +170,7 @@ class GatewaysBehind:
         former = self._gateways.get(principal.name)
         if former is not None:
             former.end("the gateway has said hello again", "the gateway has said hello again")
-            self._leave(former, "the gateway has said hello again")
+            self._entrance.leave(former, "the gateway has said hello again")
         self._gateways[principal.name] = made
         peer = self._entrance.let_in(principal, made, "", "", certificate)
         assert isinstance(peer, GatewayPeer)
@@ -178,14 +179,10 @@ class GatewaysBehind:
 
     def _ended(self, gateway: SignedGateway, why: str) -> None:
         """Forget a gateway, unless a newer hello has replaced it already."""
-        peer = self._leave(gateway, why)
+        peer = self._entrance.leave(gateway, why)
         if peer is not None and self._gateways.get(peer.principal.name) is gateway:
             del self._gateways[peer.principal.name]
             self._release(gateway.via, peer.principal.name)
-
-    def _leave(self, gateway: SignedGateway, why: str) -> GatewayPeer | None:
-        peer = self._entrance.leave(gateway, why)
-        return peer if isinstance(peer, GatewayPeer) else None
 
     # --- what follows hello
 

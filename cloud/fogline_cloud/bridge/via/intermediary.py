@@ -17,7 +17,7 @@ from fogline.amqp.wire import decode
 from fogline.errors import Misconfigured, Poison, Unreachable
 from fogline.message import Message
 from fogline.process.files.via_place import ViaPlace
-from fogline.process.files.via_settings import ViaKind
+from fogline.process.files.via_settings import ViaKind, ViaSettings
 from fogline_cloud.bridge.via.via_links import ViaLinks
 
 CLOSE_S = 1.0
@@ -44,23 +44,22 @@ class Intermediary:
     """One router or broker. Used on the loop. `place` is called for each connection, and raises `Misconfigured`."""
 
     def __init__(
-        self, name: str, tenant: str, kind: ViaKind, place: Callable[[], ViaPlace], handler: ViaHandler, *, backoff: Backoff
+        self, name: str, tenant: str, via: ViaSettings, place: Callable[[], ViaPlace], handler: ViaHandler, *, backoff: Backoff
     ) -> None:
-        self.kind = kind
+        self.kind, self.url = via.kind, via.url
         self.why = "not connected yet"
         """Why there is no connection, "" if there is one."""
         self._name, self._tenant, self._place, self._handler = name, tenant, place, handler
         self._backoff = backoff
-        self._capabilities = ("queue",) if kind is ViaKind.BROKER else ()
+        self._capabilities = ("queue",) if self.kind is ViaKind.BROKER else ()
         self._shards: frozenset[int] = frozenset()
         self._connection: AmqpConnection | None = None
         self._links: ViaLinks | None = None
         self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._where = ""
         self._task: asyncio.Task[None] | None = None
 
     def __str__(self) -> str:
-        return f"{self.kind} {self._where}".strip()
+        return f"{self.kind} {self.url}"
 
     def start(self) -> None:
         """Begin to connect."""
@@ -113,7 +112,6 @@ class Intermediary:
             place = self._place()
         except Misconfigured as error:  # files that are just being replaced
             raise Unreachable(str(error)) from None
-        self._where = str(place)
         engine = Engine(self._name, hostname=place.address.host, security=place.security)
         connection = await dial(place.address.host, place.address.port, engine, self)
         try:

@@ -1,19 +1,20 @@
 """All routers and brokers between gateways and one bridge."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 from fogline.amqp.backoff import Backoff
 from fogline.errors import Misconfigured
 from fogline.gateway.message_signature import MessageSigner
+from fogline.gateway.shown_certificate import certificates_in
 from fogline.process.files.tls_files import check_private
 from fogline.process.files.via_place import via_place
+from fogline.process.monitoring.metrics import Sample
 from fogline_cloud.bridge.door.authentication import Authentication
 from fogline_cloud.bridge.door.entrance import Entrance
 from fogline_cloud.bridge.group.shard_table import ShardTable
-from fogline_cloud.bridge.peers.audit_trail import AuditTrail
 from fogline_cloud.bridge.peers.peer import GatewayPeer, LinkHandler
 from fogline_cloud.bridge.via.control_line import BridgeSignature
 from fogline_cloud.bridge.via.gateways_behind import GatewaysBehind
@@ -32,9 +33,8 @@ class Vias:
         settings: CloudSettings,
         shards: ShardTable,
         authentication: Authentication,
-        *,
         entrance: Entrance,
-        audit: AuditTrail,
+        *,
         handler: LinkHandler,
         resume: Callable[[GatewayPeer], None],
     ) -> None:
@@ -45,7 +45,6 @@ class Vias:
             shards,
             authentication,
             entrance=entrance,
-            audit=audit,
             signature=signature,
             handler=handler,
             resume=resume,
@@ -57,7 +56,7 @@ class Vias:
             place = partial(via_place, each, bridge.tls, f"bridge.via[{number}]")
             place()  # a mistake is found at the start
             backoff = Backoff(RETRY_S, RETRY_CAP_S)
-            made = Intermediary(bridge.name, settings.tenant, each.kind, place, self.gateways, backoff=backoff)
+            made = Intermediary(bridge.name, settings.tenant, each, place, self.gateways, backoff=backoff)
             self.intermediaries.append(made)
 
     def start(self) -> None:
@@ -70,6 +69,13 @@ class Vias:
         ready = frozenset(shard.number for shard in self._shards if shard.ready)
         for each in self.intermediaries:
             each.serve(ready)
+
+    def read(self) -> Iterator[Sample]:
+        """Yield the present samples."""
+        for each in self.intermediaries:
+            yield Sample("fogline_bridge_via_connected", int(not each.why), (each.url,))
+        yield Sample("fogline_bridge_via_gateways", len(self.gateways))
+        yield Sample("fogline_bridge_via_refused_total", self.gateways.refused)
 
     async def close(self) -> None:
         """End the connections, after the gateways have been told."""
@@ -88,4 +94,4 @@ def _signature(bridge: BridgeSettings) -> BridgeSignature:
         key, certificate = Path(tls.key).read_bytes(), Path(tls.certificate).read_bytes()
     except OSError as error:
         raise Misconfigured(f"bridge.tls: cannot read {error.filename}: {error.strerror}") from None
-    return BridgeSignature(MessageSigner.of_pem(key), certificate)
+    return BridgeSignature(MessageSigner.of_pem(key), certificates_in(certificate))

@@ -7,7 +7,7 @@ from typing import Any
 
 from fogline.errors import Misconfigured, Poison
 from fogline.gateway.message_signature import GatewayName, MessageSigner
-from fogline.gateway.shown_certificate import SERVER_AUTH, AuthorityCertificates
+from fogline.gateway.shown_certificate import SERVER_AUTH, AuthorityCertificates, certificates_in
 from fogline.process.files.tls_files import TlsSettings, check_private
 
 BRIDGE_ROLE = "bridge"
@@ -22,10 +22,11 @@ class GatewayIdentity:
             raise Misconfigured("[uplink.via] needs [uplink.tls] with `certificate` and `key`: by them messages are signed")
         check_private(tls.key, "uplink.tls.key")
         try:
-            key, self.certificate, authorities = (Path(each).read_bytes() for each in (tls.key, tls.certificate, tls.ca))
+            key, certificate, authorities = (Path(each).read_bytes() for each in (tls.key, tls.certificate, tls.ca))
         except OSError as error:
             raise Misconfigured(f"uplink.tls: cannot read {error.filename}: {error.strerror}") from None
         self.name = name
+        self.certificate = certificates_in(certificate)
         self.signer = MessageSigner.of_pem(key)
         self._authorities = AuthorityCertificates(authorities)
 

@@ -300,11 +300,14 @@ _MEANINGS = {  # Meaning by name, for each part of a process and each type. A pa
         "unfinished_bytes": "bytes of messages that have not come whole",
         "handshakes": "connections whose peers have not been let in yet",
         "commands state": "commands that this bridge holds, by state",
+        "via_connected via": "1 while this bridge is connected to a router or broker of `[[bridge.via]]`, else 0",
+        "via_gateways": "gateways that are connected by way of them",
         "silent_devices type lane": "registered devices that are silent for longer than `[[fleet.silent]]` allows, by type (at "
         "most 100, then `other`) and lane (empty: any). Each bridge counts all devices of the tenant",
     },
     ("bridge", _COUNTER): {
         "connections_refused": "AMQP connections refused because there were too many",
+        "via_refused": "messages by way of a router or broker that did not count; the audit has the reasons",
         "unknown_devices": "commands refused because no gateway reaches the device",
     },
     ("api", _GAUGE): {
