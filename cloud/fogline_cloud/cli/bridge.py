@@ -12,6 +12,7 @@ from fogline.process.one_cpu import stay_on_one_cpu
 from fogline.tracing.settings import collector_address
 from fogline_cloud.authority.own_certificate import own_certificate_problems
 from fogline_cloud.bridge.bridge import run_bridge
+from fogline_cloud.bridge.via.vias import check_vias
 from fogline_cloud.cli.administration.topics import report
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.kafka.clients import KafkaClients
@@ -53,6 +54,7 @@ def run_check(arguments: argparse.Namespace) -> int:
         require_loopback(split_endpoint(settings.bridge.metrics, "bridge.metrics")[0], "bridge.metrics")
     if settings.tracing is not None:
         collector_address(settings.tracing)
+    check_vias(settings.bridge)
     problems = own_certificate_problems(settings)
     clients = KafkaClients(settings.kafka)
     problems += topic_admin.check_topics(clients, settings)

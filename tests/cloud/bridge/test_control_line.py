@@ -107,6 +107,30 @@ async def test_outcomes_of_one_moment_share_a_message_and_one_message_is_under_w
     assert [each.number for each in link.reports()[1].outcomes] == [4]
 
 
+async def test_outcomes_that_a_connection_took_along_are_sent_over_the_next_one():
+    """The gateway's own connection to the router may be well, so that it waits for them."""
+    link = ControlLink()
+    line = control(link)
+    line.settle(1, ACCEPTED)
+    await asyncio.sleep(0)
+    link.sent[0][1].set_exception(Unreachable("cut"))
+    await asyncio.sleep(0)
+    line.report()
+    await until(lambda: len(link.sent) == 2, "they are not sent again")
+    assert [each.number for each in link.reports()[1].outcomes] == [1]
+
+
+async def test_outcomes_without_a_connection_wait_for_one():
+    links: list[ControlLink] = []
+    line = ControlLine(NAME, "E1", BridgeSignature(MessageSigner(KEY), b""), lambda: links[0] if links else None)
+    line.settle(1, ACCEPTED)
+    await asyncio.sleep(0)
+    links.append(ControlLink())
+    line.report()
+    await asyncio.sleep(0)
+    assert [each.number for each in links[0].reports()[0].outcomes] == [1]
+
+
 async def test_a_gateway_that_is_told_the_end_gets_no_command_any_more():
     link = ControlLink()
     line = control(link)

@@ -2,12 +2,14 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from fogline.amqp.events import Link
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, RELEASED, UNKNOWN_STREAM, DeliveryState, Outcome, rejected
+from fogline.amqp.wire import encode
 from fogline.errors import Misconfigured, Unreachable
 from fogline.events.event import Lane
 from fogline.gateway.hello import HELLO_CONTENT_TYPE, Welcome, encode_hello
@@ -58,8 +60,8 @@ class Bridge:
 
     def __init__(self, site: AuthorityFolder, role: Role = Role.BRIDGE, tenant_site: AuthorityFolder | None = None) -> None:
         files = (tenant_site or site).files(role, "bridge-1", hosts=["127.0.0.1"])
-        self.signer = MessageSigner.of_pem(open(files.key, "rb").read())  # noqa: PTH123, SIM115
-        self.certificate = open(files.certificate, "rb").read()  # noqa: PTH123, SIM115
+        self.signer = MessageSigner.of_pem(Path(files.key).read_bytes())
+        self.certificate = Path(files.certificate).read_bytes()
         self.output = SignedOutput(NAME, "E1", self.signer)
 
     def welcome(self, epoch: str = "E1", name: GatewayName = NAME, **change: object) -> Message:
@@ -248,3 +250,16 @@ def test_without_a_certificate_there_is_nothing_to_sign_with(site):
     for files in (None, replace(site.files(Role.GATEWAY, "gw-1"), certificate=None)):
         with pytest.raises(Misconfigured, match=r"\[uplink.via\] needs \[uplink.tls\]"):
             GatewayIdentity(NAME, files)
+
+
+async def test_hello_shows_the_certificate_and_never_the_key_and_a_broker_need_not_keep_it(site):
+    """`fogline-edge enroll` writes certificate and key into one file."""
+    files = site.files(Role.GATEWAY, "gw-1")
+    both = site.folder / "gateway.pem"
+    both.write_bytes(Path(files.certificate).read_bytes() + Path(files.key).read_bytes())
+    both.chmod(0o600)
+    identity = GatewayIdentity(NAME, replace(files, certificate=str(both), key=str(both)))
+    hello = SignedLine(identity, "E1", print).hello(Message(body=b"{}"), "")
+    assert hello.properties[CERTIFICATE] == Path(files.certificate).read_bytes()
+    assert b"PRIVATE" not in encode(hello)
+    assert hello.ttl_ms

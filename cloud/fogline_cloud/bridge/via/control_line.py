@@ -130,12 +130,20 @@ class ControlLine:
         self._is_sending = False
         if self.closed or not self._is_due:
             return
-        self._is_due = False
         outcomes, self._outcomes = self._outcomes[:MAX_OUTCOMES], self._outcomes[MAX_OUTCOMES:]
-        self._is_due = bool(self._outcomes)
-        if (sent := self._send(SignedOutcomes(outcomes=outcomes, windows=self._narrow()))) is not None:
-            self._is_sending = True
-            sent.add_done_callback(lambda _: self._report())
+        sent = self._send(SignedOutcomes(outcomes=outcomes, windows=self._narrow()))
+        if sent is None:
+            self._outcomes[:0] = outcomes
+            return  # the next connection asks for a report
+        self._is_sending, self._is_due = True, bool(self._outcomes)
+        sent.add_done_callback(lambda passed: self._reported(passed, outcomes))
+
+    def _reported(self, passed: "asyncio.Future[Outcome]", outcomes: list[NumberedOutcome]) -> None:
+        if not passed.cancelled() and passed.exception() is not None:  # the connection has ended, and the gateway's may not
+            self._outcomes[:0] = outcomes
+            self._is_sending = False  # the next connection, or the gateway's next message, asks for a report
+        else:
+            self._report()
 
     def _narrow(self) -> dict[Lane, int]:
         return {lane: self.window(lane) for lane in Lane if self._owed[lane]}

@@ -190,10 +190,11 @@ class GatewaysBehind:
         gateway = self._gateways.get(name)
         if gateway is None or gateway.peer is None:
             raise NotAuthenticated("no hello of it counts here")
+        if gateway.via is not via:
+            raise NotAuthenticated("its hello came by another way")
         is_batch = isinstance(address, IngestAddress)
         if (why := gateway.intake.doubt(SignedKind.BATCH if is_batch else SignedKind.REPORT, message)) is not None:
             raise NotAuthenticated(why)
-        gateway.via = via
         gateway.heard()
         if is_batch:
             self._on_batch(gateway, gateway.peer, delivery, message, address)

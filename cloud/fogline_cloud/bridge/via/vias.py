@@ -10,7 +10,7 @@ from fogline.errors import Misconfigured
 from fogline.gateway.message_signature import MessageSigner
 from fogline.gateway.shown_certificate import certificates_in
 from fogline.process.files.tls_files import check_private
-from fogline.process.files.via_place import via_place
+from fogline.process.files.via_place import ViaPlace, via_place
 from fogline.process.monitoring.metrics import Sample
 from fogline_cloud.bridge.door.authentication import Authentication
 from fogline_cloud.bridge.door.entrance import Entrance
@@ -51,9 +51,7 @@ class Vias:
         )
         self._shards = shards
         self.intermediaries: list[Intermediary] = []
-        for number, each in enumerate(bridge.via):
-            assert bridge.tls is not None, "a signature has files"
-            place = partial(via_place, each, bridge.tls, f"bridge.via[{number}]")
+        for each, place in zip(bridge.via, _places(bridge), strict=True):
             place()  # a mistake is found at the start
             backoff = Backoff(RETRY_S, RETRY_CAP_S)
             made = Intermediary(bridge.name, settings.tenant, each, place, self.gateways, backoff=backoff)
@@ -83,6 +81,19 @@ class Vias:
         await asyncio.sleep(0)  # they leave
         for each in self.intermediaries:
             await each.close()
+
+
+def check_vias(bridge: BridgeSettings) -> None:
+    """Check the settings of all routers and brokers. Raises `Misconfigured`."""
+    if bridge.via:
+        _signature(bridge)
+        for place in _places(bridge):
+            place()
+
+
+def _places(bridge: BridgeSettings) -> list[Callable[[], ViaPlace]]:
+    assert bridge.tls is not None, "a signature has files"
+    return [partial(via_place, each, bridge.tls, f"bridge.via[{number}]") for number, each in enumerate(bridge.via)]
 
 
 def _signature(bridge: BridgeSettings) -> BridgeSignature:

@@ -28,6 +28,9 @@ from fogline_edge.uplink.via.identity import GatewayIdentity
 from fogline_edge.uplink.via.reports import SignedReports
 from fogline_edge.uplink.via.signed_sender import LaneWindow, SignedSender
 
+TTL_MS = 30_000
+"""Time after which a broker need not keep a hello: while no bridge is there, its gateways say it again and again."""
+
 _log = logging.getLogger("fogline.uplink.unsigned")
 _log.addFilter(LogThrottle())
 
@@ -60,7 +63,9 @@ class SignedLine:
         own: dict[str, Property] = {CERTIFICATE: self._identity.certificate, EPOCH: self.epoch, GATEWAY: name.gateway}
         if challenge:
             own[CHALLENGE] = challenge
-        return self._identity.signer.sign(SignedKind.HELLO, name, msgspec.structs.replace(message, properties=own))
+        return self._identity.signer.sign(
+            SignedKind.HELLO, name, msgspec.structs.replace(message, properties=own, ttl_ms=TTL_MS)
+        )
 
     def welcome(self, message: Message) -> Welcome | None:
         """Return an answer to the present hello, and note the key of its bridge; None if it does not count."""
