@@ -12,9 +12,9 @@ from fogline.events.codec import Batch
 from fogline.events.event import Lane
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.committed_records import read_committed
+from fogline_cloud.kafka.hanging_transactions import find_hanging
 from fogline_cloud.kafka.records import record_of
 from fogline_cloud.shard.checkpoint import Layout, ShardOwner, StreamState, stream_entry
-from fogline_cloud.shard.hanging_transactions import find_hanging
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.shard_writer import ShardWriter
 from fogline_lab.events import STREAM, make_batch, make_event

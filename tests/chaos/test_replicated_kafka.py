@@ -10,7 +10,7 @@ from fogline.amqp.backoff import Backoff
 from fogline.events.event import Lane
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import TRANSACTION_TIMEOUT_MS
-from fogline_cloud.shard.hanging_transactions import find_hanging
+from fogline_cloud.kafka.hanging_transactions import find_hanging
 from fogline_lab.kafka_cluster import KafkaCluster
 from fogline_lab.line.process_line import ProcessLine
 from fogline_lab.supervisor import start_child

@@ -8,7 +8,7 @@ import pytest
 
 from fogline.amqp.backoff import Backoff
 from fogline_cloud.kafka.clients import SESSION_TIMEOUT_MS
-from fogline_cloud.shard.hanging_transactions import MARKERS_LIMIT_S
+from fogline_cloud.kafka.hanging_transactions import MARKERS_LIMIT_S
 from fogline_lab.line.process_line import ProcessLine
 from fogline_lab.supervisor import kill_child, start_child, stop_children
 

@@ -29,9 +29,9 @@ from fogline_cloud.devices.record import read_key
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients, Partition, mapped, readable
 from fogline_cloud.kafka.committed_records import read_committed
+from fogline_cloud.kafka.hanging_transactions import MARKERS_LIMIT_S, Markers, find_hanging
 from fogline_cloud.settings import CloudSettings
 from fogline_cloud.shard.checkpoint import Layout, ShardOwner, entry_of, gateway_of
-from fogline_cloud.shard.hanging_transactions import MARKERS_LIMIT_S, Markers, find_hanging
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.recovery import read_checkpoint, read_layout
 from fogline_cloud.shard.shard_writer import ShardWriter

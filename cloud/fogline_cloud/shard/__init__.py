@@ -4,7 +4,6 @@
 `checkpoint`: the compacted topic with the offsets to read from
 `foreign_devices`: refuses events of devices that are bound to other gateways
 `group_commit`: collects, commits and settles the deliveries of a transaction
-`hanging_transactions`: transactions without a marker (KIP-664)
 `inbox`: the queue between event loop and thread
 `owned_shard`: the state of a shard while this bridge owns it
 `pace`: how much a transaction may hold, and how long it may take

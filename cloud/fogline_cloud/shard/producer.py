@@ -10,8 +10,8 @@ from fogline.errors import Unreachable
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients, mapped
+from fogline_cloud.kafka.hanging_transactions import Markers
 from fogline_cloud.kafka.records import Headers
-from fogline_cloud.shard.hanging_transactions import Markers
 from fogline_cloud.shard.pace import LIMIT_S
 
 RECORD_BYTES = 100

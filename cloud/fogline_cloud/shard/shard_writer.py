@@ -18,9 +18,9 @@ from fogline_cloud.commands.reply_lane import MAX_SHOWN
 from fogline_cloud.devices.record import DeviceKey
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.hanging_transactions import find_hanging
 from fogline_cloud.kafka.records import Headers, record_of, record_of_object
 from fogline_cloud.shard.checkpoint import Entry, Layout, LayoutChanged, RouteEntry, ShardOwner, entry_of, route_entry
-from fogline_cloud.shard.hanging_transactions import find_hanging
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.recovery import Recovered, read_layout, recover
 
