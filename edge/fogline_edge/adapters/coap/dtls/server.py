@@ -144,7 +144,7 @@ class DtlsServer:
         surplus = self._sessions.add(session)
         self._counters.handshakes += 1
         self._counters.replaced += len(surplus)
-        yield from self._closed(surplus)
+        yield from self._ended(surplus)
         yield SendDatagram(end.answer, address)
 
     def _on_protected(self, record: Record, session: Session, address: Endpoint, now_s: float) -> Iterable[Effect]:
@@ -177,13 +177,9 @@ class DtlsServer:
         return [SendDatagram(refusal, session.address)]
 
     def _ended(self, sessions: Iterable[Session]) -> Iterator[Effect]:
+        """Forget sessions, and say so to their clients."""
         for each in sessions:
             self._sessions.remove(each)
-            yield from self._closed([each])
-
-    def _closed(self, sessions: Iterable[Session]) -> Iterator[Effect]:
-        """Say to the clients of removed sessions that they have ended."""
-        for each in sessions:
             self._counters.ended += 1
             goodbye = each.protection.seal(ContentType.ALERT, alert(Alert.CLOSE_NOTIFY))
             yield SendDatagram(goodbye, each.address)
