@@ -47,6 +47,7 @@ import sink
 import start
 import store
 import tls
+import via
 import way_out
 import windows
 from gateway_rows import CARD, GATEWAY_ROWS, SYSTEMS, GatewayOptions
@@ -83,6 +84,7 @@ MEASURES = {
     "last_hop": last_hop.measure,
     "store": store.measure,
     "tls": tls.measure,
+    "via": via.measure,
     "way_out": way_out.measure,
     "windows": windows.measure,
 }

@@ -87,6 +87,21 @@ ROWS = {
             ("wss_http", "WebSocket over TLS through CONNECT"),
         )
     },
+    **{
+        f"via.{key}_{name}": Row(f"outbox to Kafka {text}, {what}", digits=digits)
+        for key, what, digits in (
+            ("events", "settled events/s", 0),
+            ("cpu_gateway", "gateway's CPU s per 1000 events", 3),
+            ("cpu_bridge", "bridge's CPU s per 1000 events", 3),
+            ("cpu_between", "CPU s per 1000 events of what is between", 3),
+        )
+        for name, text in (("direct", "direct, TLS"), ("router", "through a router"), ("broker", "through Artemis"))
+        if (key, name) != ("cpu_between", "direct")
+    },
+    "via.router": Row("outbox to Kafka through a router / direct", digits=2),
+    "via.broker": Row("outbox to Kafka through Artemis / direct", digits=2),
+    "via.signature_100": Row("signature of a batch of 100 events, both ends, us per event", digits=2),
+    "via.signature_500": Row("signature of a batch of 500 events, both ends, us per event", digits=2),
     "rules.events_plain": Row("gateway without rules, one connection, events/s"),
     "rules.events_rules": Row("gateway with 20 rules over 100 devices, events/s"),
     "rules.events": Row("gateway with 20 rules / without", 0.8, digits=2),

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 import proton
 import pytest
 
+from contracts.foreign.clients import Note, Sent
+from contracts.foreign.javascript import Rhea
 from fogline.amqp.driver import AmqpConnection, connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import Delivery
@@ -275,6 +277,16 @@ class IntermediaryContract:
             assert set(await within(asyncio.gather(*told), "not all are settled")) == {ACCEPTED}
             await until(lambda: len(end.messages) == 21, "not all come")
         assert numbers(end).index(99) < 20
+
+    async def test_rhea_sends_and_receives(self, standing, address):
+        """A client that others wrote: the stand-in speaks AMQP, and not only what our own engine understands."""
+        async with standing() as between:
+            rhea = Rhea(between.port, "acme")
+            async with asyncio.TaskGroup() as group:
+                receives = group.create_task(rhea.events(address, 2))
+                sends = group.create_task(rhea.send(address, *(Note(each, properties={"device_id": "d"}) for each in "ab")))
+        assert sends.result() == [Sent("accepted")] * 2
+        assert receives.result() == [("d", "a"), ("d", "b")]
 
     async def test_wrong_password_is_refused(self, standing):
         async with standing(users={"gw": "secret"}) as between:

@@ -14,7 +14,7 @@ from proton.utils import BlockingConnection
 
 from contracts.foreign.clients import Id, Note, Sent
 from contracts.foreign.java import QpidJms
-from contracts.foreign.javascript import Rhea
+from contracts.foreign.javascript import Rhea, rhea_security
 from fogline.process.files.tls_files import TlsSettings
 from fogline_cloud.authority.certificates import Role
 from fogline_lab.amqp import within
@@ -25,16 +25,6 @@ from fogline_lab.line.secure_line import secure
 
 STORE = "of the store"
 ID: Id = ("string", "switch-1")
-
-
-def rhea_security(files: TlsSettings, how: str) -> dict[str, object]:
-    shown: dict[str, object] = {"transport": "tls", "ca": Path(files.ca).read_text()}
-    if how == "password":
-        return {**shown, "username": "alice", "password": PASSWORD}
-    assert files.certificate is not None
-    assert files.key is not None
-    own = {"cert": Path(files.certificate).read_text(), "key": Path(files.key).read_text()}
-    return {**shown, **own, "enable_sasl_external": True}
 
 
 def jms_security(files: TlsSettings, how: str, folder: Path) -> str:

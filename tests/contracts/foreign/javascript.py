@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from contracts.foreign.clients import CLIENT_LIMIT_S, Id, Note, Reply, Sent
+from fogline.process.files.tls_files import TlsSettings
 from fogline_lab.amqp import within
+from fogline_lab.credentials.authority_folder import PASSWORD
 
 SCRIPTS = Path(__file__).parent / "rhea"
 
@@ -62,3 +64,14 @@ class Rhea:
                 await process.wait()
         assert process.returncode == 0, f"{script}: {err.decode()}"
         return json.loads(out)
+
+
+def rhea_security(files: TlsSettings, how: str) -> dict[str, object]:
+    """Return rhea's options for a client that logs in by `how`: "certificate" or "password"."""
+    shown: dict[str, object] = {"transport": "tls", "ca": Path(files.ca).read_text()}
+    if how == "password":
+        return {**shown, "username": "alice", "password": PASSWORD}
+    assert files.certificate is not None
+    assert files.key is not None
+    own = {"cert": Path(files.certificate).read_text(), "key": Path(files.key).read_text()}
+    return {**shown, **own, "enable_sasl_external": True}

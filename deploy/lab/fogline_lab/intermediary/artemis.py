@@ -1,12 +1,23 @@
-"""A real Apache ActiveMQ Artemis on loopback, from the jars that deploy/setup/setup.sh fetched."""
+"""A real Apache ActiveMQ Artemis on loopback, from the jars that deploy/setup/setup.sh fetched.
 
+    python -m fogline_lab.intermediary.artemis --data DIR [--port 5672]
+
+Prints one JSON line with its address when it listens; Ctrl-C or SIGTERM stops it.
+"""
+
+import argparse
 import asyncio
+import json
+import math
 import os
+import signal
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from fogline.errors import Misconfigured
 from fogline.installed import find_jars, find_java
 from fogline.process.files.tls_files import TlsSettings
 from fogline_lab.intermediary.artemis_files import BrokerFiles
@@ -77,3 +88,25 @@ class Artemis:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.process.kill()
         self.process.join()
+
+
+def main() -> int:
+    """Run one broker until a signal ends it."""
+    parser = argparse.ArgumentParser(prog="python -m fogline_lab.intermediary.artemis", description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="the broker's folder")
+    parser.add_argument("--port", type=int, default=0, help="the port (default: a free one)")
+    arguments = parser.parse_args()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda *_: sys.exit(0))
+    try:
+        with Artemis(arguments.data, port=arguments.port) as broker:
+            sys.stdout.write(json.dumps({"amqp": f"127.0.0.1:{broker.port}", "pid": broker.process.pid}) + "\n")
+            sys.stdout.flush()
+            return broker.process.wait(math.inf)
+    except Misconfigured as error:
+        sys.stderr.write(f"artemis: {error}\n")
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -13,9 +13,18 @@ It does what skupper-router's source does with balanced addresses in one router 
   message, the receiver sees it aborted.
 
 Policies, dynamic and multicast addresses, link routes and networks of several routers are left out: Fogline uses none of them.
+
+    python -m fogline_lab.intermediary.router [--port 5672]
+
+Prints one JSON line with its address when it listens; Ctrl-C or SIGTERM stops it.
 """
 
+import argparse
 import asyncio
+import json
+import os
+import signal
+import sys
 from typing import Self
 
 import proton
@@ -120,3 +129,28 @@ class Router:
         if self._server is not None:
             self._server.close()
             self._server = None
+
+
+async def _serve(port: int) -> None:
+    over = asyncio.Event()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(each, over.set)
+    router = Router()
+    router.port = port
+    async with router:
+        sys.stdout.write(json.dumps({"amqp": f"127.0.0.1:{router.port}", "pid": os.getpid()}) + "\n")
+        sys.stdout.flush()
+        await over.wait()
+        await router.stop()
+
+
+def main() -> int:
+    """Run one router until a signal ends it."""
+    parser = argparse.ArgumentParser(prog="python -m fogline_lab.intermediary.router", description=__doc__)
+    parser.add_argument("--port", type=int, default=0, help="the port (default: a free one)")
+    asyncio.run(_serve(parser.parse_args().port))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
