@@ -62,6 +62,7 @@ class ConsumerFeed(ConsumerThread, Generic[Selected]):
         self._offsets = SettledOffsets()
         self._committed: dict[Partition, int] = {}
         self._commit_at_s = 0.0
+        self._first_count = 0
         self._paused = False
         self._failure: KafkaException | None = None
 
@@ -151,7 +152,8 @@ class ConsumerFeed(ConsumerThread, Generic[Selected]):
         positions = self._offsets.positions()
         # What was committed without waiting may have failed, so the last commit of a position has all of them.
         committed = {} if wait else self._committed
-        due = [TopicPartition(*each, offset) for each, offset in positions.items() if committed.get(each) != offset]
+        changed = [(each, offset) for each, offset in positions.items() if committed.get(each) != offset]
+        due = [TopicPartition(*each, offset, str(self._first_count)) for each, offset in changed]
         if not due:
             return
         self._committed = positions
@@ -167,10 +169,18 @@ class ConsumerFeed(ConsumerThread, Generic[Selected]):
             self._failure = error
 
     def _begins(self, consumer: Consumer, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Return where to begin: with the first record since this feed was made, not since Kafka has assigned the partition."""
+        """Return where to begin: with the first record since this feed was made, not since Kafka has assigned the partition.
+
+        A partition that the topic got later than the group was made is read from its first record.
+        """
         if self._since_ms is None or not partitions:
             return partitions
+        self._first_count = self._count_at_first(consumer)
         kept: list[TopicPartition] = consumer.committed(partitions, timeout=_QUERY_S)
+        for each in kept:
+            if each.offset < 0 and each.partition >= self._first_count:
+                each.offset = consumer.get_watermark_offsets(each, timeout=_QUERY_S, cached=False)[0]
+                self._offsets.begin((each.topic, each.partition), each.offset)
         since = [TopicPartition(each.topic, each.partition, self._since_ms) for each in kept if each.offset < 0]
         if not since:
             return kept
@@ -183,6 +193,13 @@ class ConsumerFeed(ConsumerThread, Generic[Selected]):
             self._offsets.begin((each.topic, each.partition), each.offset)
         self._commit_at_s = 0.0  # the next consumer goes on here, if nothing comes meanwhile
         return [each for each in kept if each.offset >= 0] + begins
+
+    def _count_at_first(self, consumer: Consumer) -> int:
+        """Return the number of partitions when the group was made: it is beside each position that the group has committed."""
+        count = len(consumer.list_topics(self._topic, timeout=_QUERY_S).topics[self._topic].partitions)
+        every = [TopicPartition(self._topic, number) for number in range(count)]
+        noted = [each.metadata or "" for each in consumer.committed(every, timeout=_QUERY_S) if each.offset >= 0]
+        return min((int(each) for each in noted if each.isdecimal()), default=count)
 
     def _on_revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.progress_s = math.inf
