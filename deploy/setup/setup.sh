@@ -15,6 +15,7 @@
 # 4. tests: node_modules of tests/contracts/foreign (an AMQP client, an MQTT client, a Kafka client with the CloudEvents SDK) and of
 #    tests/cloud/console/libraries (axe-core), by npm, checked against their lock files
 # 5. tests: .fogline/bin/cloudevents-go, a Kafka client with the CloudEvents SDK for Go, by go, checked against its go.sum
+# 6. tests: .fogline/strangers/aiocoap-oscore, a CoAP client with OSCORE, by uv, from its hashed requirements.lock
 #
 # Nothing outside the checkout changes but the system packages. What is done is noted by a digest of its inputs in
 # .fogline/, so a second run does nothing and needs no network.
@@ -212,6 +213,17 @@ install_go() {
     mark_done "go-$name" "$want"
 }
 
+install_stranger() {
+    local want folder=$1 place=$state/strangers/${1##*/}
+    want=$(digest "$folder/requirements.lock")
+    is_done "stranger-${1##*/}" "$want" && [ -x "$place/bin/python" ] && return 0
+    say "installing ${1##*/} into $place, by uv"
+    rm -rf "$place"
+    "$uv" venv -q --python "$(command -v python3)" "$place"
+    "$uv" pip install -q --python "$place/bin/python" --require-hashes -r "$folder/requirements.lock"
+    mark_done "stranger-${1##*/}" "$want"
+}
+
 install_packages
 install_python
 install_jars kafka
@@ -234,4 +246,5 @@ if [ -n "$for_tests" ]; then
     install_javascript tests/contracts/foreign/cloudevents-js
     install_javascript tests/cloud/console/libraries
     install_go tests/contracts/foreign/cloudevents-go
+    install_stranger tests/contracts/foreign/aiocoap-oscore
 fi

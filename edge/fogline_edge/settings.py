@@ -199,9 +199,13 @@ class CoapSettings(StrictTable, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     """Address to listen on without DTLS. Only loopback is allowed, unless `plain_on_lan` is set."""
     port: Port | None = None
-    """UDP port without DTLS; 0: any free one. Default: 5683; with `[coap.dtls]` none, so that only DTLS is spoken."""
+    """UDP port without DTLS; 0: any free one. Default: 5683; with `[coap.dtls]` and without `oscore` none, so that only DTLS is
+    spoken."""
     plain_on_lan: bool = False
     """`true`: `host` may be of a network, although everybody there can then speak for any device without a key."""
+    oscore: bool = False
+    """`true`: devices with keys may use OSCORE (RFC 8613). If `host` is of a network and `plain_on_lan` is not set, only they
+    are served without DTLS."""
     dtls: CoapDtlsSettings | None = None
     max_body_bytes: Annotated[int, Meta(ge=64, le=262_144)] = 262_144
     """Largest body that an event carries itself, in bytes. A larger one, in blocks, is stored as they come (`[bodies]`)."""
@@ -243,7 +247,7 @@ class CoapSettings(StrictTable, frozen=True, kw_only=True):
     @property
     def plain_port(self) -> int | None:
         """The port without DTLS; None if only DTLS is spoken."""
-        return 5683 if self.port is None and self.dtls is None else self.port
+        return 5683 if self.port is None and (self.oscore or self.dtls is None) else self.port
 
 
 class HttpSettings(StrictTable, frozen=True, kw_only=True):

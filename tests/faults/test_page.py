@@ -48,6 +48,7 @@ def test_the_catalogue_has_every_row_once():
         "K31",
         "S11",
         "S12",
+        "S13",
     }
     assert {row.id for row in ROWS} == wanted
     assert len(ROWS) == len(wanted)

@@ -77,6 +77,17 @@ class CredentialStore:
         """Return the devices with this Sender ID, most often one. Only the right one's key decrypts the message."""
         return [each for each in self._oscore.get(kid, ()) if each.key.valid_at(self._now_ms())]
 
+    def newest_oscore(self, device: str) -> OscoreOwner | None:
+        """Return the OSCORE key of a device that was added last; None if none counts."""
+        found, now_ms = self._devices.get(device), self._now_ms()
+        keys = found.keys if found is not None else []
+        newest = max(
+            (each for each in keys if isinstance(each, OscoreKey) and each.valid_at(now_ms)),
+            key=lambda each: each.number,
+            default=None,
+        )
+        return OscoreOwner(device, newest) if newest is not None else None
+
     def is_protected(self, device: str) -> bool:
         """Return True if messages of this device without protection must be refused: it has, or had, a key."""
         return not self.complete or device in self._devices

@@ -50,7 +50,7 @@ def test_diagnostic_text_is_cut_and_the_code_is_kept(size, token, payload, optio
     exchange = exchanges.Exchange(("::1", 5), CoapMessage(MessageType.CON, Code.PUT, 7, token), 0, 0.0, size + len(token))
     options = ((int(Option.MAX_AGE), uint(5)),) if option else ()
     for code in (Code.NOT_FOUND, Code.CHANGED):
-        data = message_layer._encoded(MessageType.ACK, 7, exchange, CoapResponse(code, options, payload))
+        data = message_layer._encoded(MessageType.ACK, 7, exchange, CoapResponse(code, options, payload), again=False)
         found = decode(data)
         assert (found.kind, found.code, found.mid, found.token) == (MessageType.ACK, code, 7, token)
         if code == Code.CHANGED or len(data) == len(encode(CoapMessage(MessageType.ACK, code, 7, token, options, payload))):

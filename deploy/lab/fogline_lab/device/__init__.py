@@ -6,6 +6,7 @@
 `mqtt_lamp`: a small MQTT device that keeps its session
 `mqtt_talk`: an MQTT client without a network
 `mqtt_wire`: an MQTT client made of bytes
+`oscore_client`: a device that seals its CoAP messages with OSCORE
 `websocket_pipe`: a WebSocket client made of bytes
 `zigbee2mqtt_program`: Zigbee2MQTT at a broker, without a radio
 """

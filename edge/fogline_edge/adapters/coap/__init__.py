@@ -13,6 +13,7 @@
 `listener`: the socket, and composition
 `message_layer`: the message layer
 `observations`: commands as notifications to devices that observe
+`oscore`: OSCORE around the messages of devices with a key
 `paced_upload`: a large body that comes in blocks
 `paths`: device and lane of a path
 `request_handler`: requests to the port, responses after the commit

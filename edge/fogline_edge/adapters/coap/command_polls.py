@@ -68,6 +68,13 @@ class CommandPolls:
         if poll is not None and poll.exchange.endpoint == endpoint:
             self._end(device)
 
+    def key_ended(self, device: str, number: int) -> None:
+        """End the poll of a device if its key counts no longer."""
+        poll = self._waiting.get(device)
+        protection = poll.exchange.protection if poll is not None else None
+        if protection is not None and protection.key_number == number:
+            self._end(device)
+
     def execute(self, command: Command) -> None:
         """As `Executor.execute`."""
         poll = self._waiting.get(command.device)

@@ -26,4 +26,7 @@ class CoapCounters:
     observations_over_limit: int = 0
     commands: int = 0
     answers: int = 0
+    unsealed: int = 0
+    challenges: int = 0
+    synchronized: int = 0
     refused: dict[str, int] = field(default_factory=dict)

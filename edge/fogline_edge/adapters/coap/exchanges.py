@@ -4,16 +4,31 @@ An exchange may be forgotten early, for lack of room or in a restart: the port s
 Message ID alone is not trusted: a message with a recent Message ID and other bytes is a new message.
 """
 
-from fogline_edge.adapters.coap.wire import CoapMessage, Endpoint, MessageType
+from typing import Protocol
+
+from fogline.events.identity import Retransmission
+from fogline_edge.adapters.coap.wire import CoapMessage, CoapResponse, Endpoint, MessageType
 
 EXCHANGE_LIFETIME_S = 247
 """EXCHANGE_LIFETIME: a Message ID is not reused within this time (RFC 7252, section 4.8.2)."""
 
 
+class Protection(Protocol):
+    """Seals the responses to one request."""
+
+    @property
+    def key_number(self) -> int:
+        """The number of the device's key."""
+
+    def protect(self, response: CoapResponse, *, again: bool) -> CoapResponse | None:
+        """Return a response as it travels; None if it cannot be sealed now. `again`: the request has had a response."""
+
+
 class Exchange:
     """One request of `size` bytes. `cached`: answers a duplicate. `acknowledged`: the response must go separately.
 
-    `sender`: the device that has sent it, as DTLS or OSCORE proves; "" for a request without protection.
+    `sender`: the device that has sent it, as DTLS or OSCORE proves; "" for a request without protection. `protection`: seals
+    the responses. `evidence`: how a retransmission is recognised, if not by endpoint, Message ID and Token.
     """
 
     __slots__ = (
@@ -21,9 +36,11 @@ class Exchange:
         "born",
         "cached",
         "endpoint",
+        "evidence",
         "fingerprint",
         "kind",
         "mid",
+        "protection",
         "replied",
         "sender",
         "size",
@@ -39,6 +56,8 @@ class Exchange:
         self.born = born
         self.size = size
         self.sender = ""
+        self.protection: Protection | None = None
+        self.evidence: Retransmission | None = None
         self.cached: bytes | None = None
         self.acknowledged = False
         self.replied = False

@@ -48,11 +48,15 @@ def large_arrival(target: PathTarget, request: Request, begun: bytes, ttd_s: int
 
 def retransmission_of(exchange: Exchange) -> Retransmission:
     """Return how a retransmission of this request is recognised, also after a restart."""
+    if exchange.evidence is not None:
+        return exchange.evidence
     return Retransmission(slot(exchange), again=True, window_s=EXCHANGE_LIFETIME_S, number=exchange.mid, token=exchange.token)
 
 
 def slot(exchange: Exchange) -> bytes:
-    """Return the scope of the Message ID: the endpoint (RFC 7252, section 4.5)."""
+    """Return the scope of the Message ID: the endpoint (RFC 7252, section 4.5), or that of the exchange's evidence."""
+    if exchange.evidence is not None:
+        return exchange.evidence.slot
     host, port = exchange.endpoint[:2]
     return f"{ADAPTER}\0{host}\0{port}\0".encode()
 

@@ -1,6 +1,8 @@
 """The CoAP listener: its UDP sockets, and the composition with message layer, request handler and commands."""
 
 import logging
+from collections.abc import Callable
+from functools import partial
 
 from fogline.transport.byte_budget import ByteBudget
 from fogline.transport.loopback import is_loopback
@@ -15,6 +17,8 @@ from fogline_edge.adapters.coap.dtls.transport import DtlsTransport
 from fogline_edge.adapters.coap.exchanges import Exchange
 from fogline_edge.adapters.coap.message_layer import MessageLayer
 from fogline_edge.adapters.coap.observations import Observations
+from fogline_edge.adapters.coap.oscore.context_table import ContextTable
+from fogline_edge.adapters.coap.oscore.door import OscoreDoor
 from fogline_edge.adapters.coap.paths import Paths
 from fogline_edge.adapters.coap.request_handler import CoapRequestHandler
 from fogline_edge.adapters.coap.udp_socket import UdpSocket, bind_udp
@@ -63,7 +67,7 @@ class CoapListener:
         """Listen. Raises `Misconfigured`: beyond loopback, an address in use, an invalid URI of a device."""
         settings, counters, commands = self._settings, self.counters, self._commands
         check_coap(settings)
-        if settings.plain_port is not None and not is_loopback(settings.host):
+        if settings.plain_port is not None and settings.plain_on_lan and not is_loopback(settings.host):
             _log.warning(
                 "coap.plain_on_lan: everybody who reaches %s can send events of any device without a key", settings.host
             )
@@ -94,12 +98,25 @@ class CoapListener:
         settings = self._settings
         if settings.plain_port is not None:
             self._plain = UdpSocket(await bind_udp("coap", settings.host, settings.plain_port), self.counters)
-            self._plain.listen(lambda data, endpoint: messages.received(data, endpoint, handler.serve))
+            serve = self._serve_oscore(messages, handler) if settings.oscore else handler.serve
+            self._plain.listen(lambda data, endpoint: messages.received(data, endpoint, serve))
         if settings.dtls is not None:
             udp = UdpSocket(await bind_udp("coap.dtls", settings.dtls.host, settings.dtls.port), self.counters)
             self._dtls = DtlsTransport(udp, settings.dtls, self._credentials, self._in_session, self._session_ended)
         for name, address in self.addresses.items():
             _log.info("%s listens on %s:%s", "CoAP" if name == "coap" else "CoAP over DTLS", *address)
+
+    def _serve_oscore(self, messages: MessageLayer, handler: CoapRequestHandler) -> Callable[[CoapMessage, Exchange], None]:
+        """Return what serves requests with and without OSCORE."""
+        table = ContextTable(self._port, self._credentials)
+        self._credentials.when_ended(partial(self._key_ended, table))
+        return OscoreDoor(table, messages, handler.serve, self.counters).serve
+
+    def _key_ended(self, table: ContextTable, device: str, number: int) -> None:
+        table.ended(device, number)
+        for each in (self._polls, self._observations):
+            if each is not None:
+                each.key_ended(device, number)
 
     def _in_session(self, data: bytes, endpoint: SessionEndpoint) -> None:
         """Take in a datagram that a device has sent in its session: it speaks for this device, and for no other."""

@@ -121,16 +121,16 @@ class MessageLayer:
             self.acknowledge(exchange)
         exchange.replied = True
         if exchange.confirmable and not exchange.acknowledged and not notification:
-            exchange.cached = _encoded(MessageType.ACK, exchange.mid, exchange, reply)
+            exchange.cached = _encoded(MessageType.ACK, exchange.mid, exchange, reply, again=False)
             self._put(exchange.cached, exchange.endpoint)
             return
         mid = self._limits.next_mid(exchange.endpoint, self._loop.time())
         if on_outcome is None and (notification or not (exchange.confirmable and self.can_confirm)):
-            self._put(_encoded(MessageType.NON, mid, exchange, reply), exchange.endpoint)
+            self._put(_encoded(MessageType.NON, mid, exchange, reply, again=notification), exchange.endpoint)
             return
         self._counters.separate += 1
         timeout_s = self._ack_timeout_s * random.uniform(1, ACK_RANDOM_FACTOR)
-        data = _encoded(MessageType.CON, mid, exchange, reply)
+        data = _encoded(MessageType.CON, mid, exchange, reply, again=notification)
         separate = _Separate(data, exchange, timeout_s, MAX_RETRANSMIT, on_outcome, in_time)
         self._separate[exchange.endpoint, mid] = separate
         self._transmit(mid, separate)
@@ -212,12 +212,20 @@ class MessageLayer:
         self._put(encode(CoapMessage(MessageType.RST, Code.EMPTY, mid)), endpoint)
 
     def _put(self, data: bytes, endpoint: Endpoint) -> None:
-        if not self._closed:
+        if data and not self._closed:
             self._send(data, endpoint)
 
 
-def _encoded(kind: MessageType, mid: int, exchange: Exchange, reply: CoapResponse) -> bytes:
-    """Encode the response. An error is cut to the size of its request, whose source may be forged (RFC 7252, section 11.3)."""
+def _encoded(kind: MessageType, mid: int, exchange: Exchange, reply: CoapResponse, *, again: bool) -> bytes:
+    """Encode the response; nothing, if it cannot be sealed.
+
+    An error without protection is cut to the size of its request, whose source may be forged (RFC 7252, section 11.3).
+    """
+    if exchange.protection is not None:
+        sealed = exchange.protection.protect(reply, again=again)
+        if sealed is None:
+            return b""
+        return encode(CoapMessage(kind, sealed.code, mid, exchange.token, sealed.options, sealed.payload))
     whole = CoapMessage(kind, reply.code, mid, exchange.token, reply.options, reply.payload)
     data = encode(whole)
     if reply.code < Code.BAD_REQUEST or len(data) <= exchange.size:

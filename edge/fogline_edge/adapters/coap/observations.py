@@ -111,6 +111,13 @@ class Observations:
         if observation is not None and observation.exchange.endpoint == endpoint:
             self.end(device)
 
+    def key_ended(self, device: str, number: int) -> None:
+        """End the observation of a device if its key counts no longer."""
+        observation = self._observed.get(device)
+        protection = observation.exchange.protection if observation is not None else None
+        if protection is not None and protection.key_number == number:
+            self.end(device)
+
     def execute(self, command: Command) -> None:
         """As `Executor.execute`."""
         observation = self._observed.get(command.device)

@@ -14,6 +14,7 @@ from fogline.errors import Poison, SlowDown
 from fogline.events.event import Receipt
 from fogline.transport.byte_budget import ByteBudget
 from fogline_edge.adapters.bodies.uploads import BodyUploads
+from fogline_edge.adapters.coap.access import allows_unprotected
 from fogline_edge.adapters.coap.blocks import NO_TRANSFER, BlockTransfers, too_big
 from fogline_edge.adapters.coap.command_polls import CommandPolls
 from fogline_edge.adapters.coap.counters import CoapCounters
@@ -130,6 +131,9 @@ class CoapRequestHandler:
             raise RequestRefused(Code.FORBIDDEN, "other-device", f"the key of device {sender} does not speak for {device}")
         if not sender and self.credentials.is_protected(device):
             why = f"device {device} has a key (fogline device credentials list): without protection nobody speaks for it"
+            raise RequestRefused(Code.UNAUTHORIZED, "unprotected", why)
+        if not sender and not allows_unprotected(self.settings):
+            why = "[coap] plain_on_lan is not set, so a request from the network needs OSCORE or DTLS"
             raise RequestRefused(Code.UNAUTHORIZED, "unprotected", why)
 
     def _observe(self, target: CommandPath, request: Request, exchange: Exchange) -> None:

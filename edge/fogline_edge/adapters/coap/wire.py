@@ -56,6 +56,7 @@ class Code(IntEnum):
     POST = 2
     PUT = 3
     DELETE = 4
+    FETCH = 5
     CHANGED = 68
     CONTENT = 69
     CONTINUE = 95
@@ -95,6 +96,7 @@ class Option(IntEnum):
     PROXY_URI = 35
     PROXY_SCHEME = 39
     SIZE1 = 60
+    ECHO = 252
     REQUEST_TAG = 292
 
 
@@ -186,18 +188,38 @@ def _extended(data: bytes, at: int, nibble: int) -> tuple[int, int]:
     return int.from_bytes(data[at : at + size]) + (13 if size == 1 else 269), at + size
 
 
+def decode_inner(data: bytes) -> tuple[int, Options, bytes]:
+    """Return code, options and payload of a message that was sealed (RFC 8613, section 5.3). Raises `FormatError`."""
+    if not data:
+        raise FormatError("a sealed message without a code")
+    options, at = _options(data, 1)
+    if at + 1 == len(data):
+        raise FormatError("a payload marker without a payload")
+    return data[0], options, data[at + 1 :]
+
+
+def encode_inner(code: int, options: Options, payload: bytes) -> bytes:
+    """Return code, options and payload as they are sealed."""
+    return b"".join((bytes((code,)), *_encoded_options(options), *((b"\xff", payload) if payload else ())))
+
+
 def encode(message: CoapMessage) -> bytes:
     """Encode a message. Its options may be in any order."""
     parts = [bytes((0x40 | message.kind << 4 | len(message.token), message.code)), message.mid.to_bytes(2), message.token]
-    former = 0
-    for number, value in sorted(message.options, key=lambda option: option[0]):
+    parts += _encoded_options(message.options)
+    if message.payload:
+        parts += (b"\xff", message.payload)
+    return b"".join(parts)
+
+
+def _encoded_options(options: Options) -> list[bytes]:
+    parts, former = list[bytes](), 0
+    for number, value in sorted(options, key=lambda option: option[0]):
         delta, more_delta = _nibble(number - former)
         length, more_length = _nibble(len(value))
         parts += (bytes((delta << 4 | length,)), more_delta, more_length, value)
         former = number
-    if message.payload:
-        parts += (b"\xff", message.payload)
-    return b"".join(parts)
+    return parts
 
 
 def _nibble(value: int) -> tuple[int, bytes]:

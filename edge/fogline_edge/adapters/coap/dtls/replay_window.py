@@ -12,6 +12,10 @@ class ReplayWindow:
         self._newest = -1
         self._seen = 0  # bit n: the number `_newest - n` was seen
 
+    def begin_at(self, sequence: int) -> None:
+        """Note a record that was made after all earlier ones were refused: none of them counts any more."""
+        self._newest, self._seen = sequence, (1 << WINDOW) - 1
+
     def is_new(self, sequence: int) -> bool:
         """Return True if no record with this number was noted, and it is not too old to know."""
         age = self._newest - sequence
