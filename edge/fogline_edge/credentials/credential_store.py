@@ -92,6 +92,11 @@ class CredentialStore:
         """Return True if messages of this device without protection must be refused: it has, or had, a key."""
         return not self.complete or device in self._devices
 
+    def has_key(self, device: str) -> bool:
+        """Return True if a key of this device counts."""
+        found, now_ms = self._devices.get(device), self._now_ms()
+        return found is not None and any(each.valid_at(now_ms) for each in found.keys)
+
     def is_valid(self, device: str, number: int) -> bool:
         """Return True if a key still counts."""
         found, now_ms = self._devices.get(device), self._now_ms()

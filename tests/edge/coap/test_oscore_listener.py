@@ -1,19 +1,21 @@
 """Devices that seal their messages with OSCORE: each sends as itself, and nothing that was recorded or forged counts."""
 
 import asyncio
+import socket
 from contextlib import asynccontextmanager
 
 import pytest
 
-from edge.coap.client import block1, request
+from edge.coap.client import LIMIT_S, block1, request
+from fogline.commands.command import Reply
 from fogline.errors import Poison
 from fogline.events.event import Receipt
 from fogline.gateway.device_credentials import DeviceCredentials, OscoreKey
 from fogline_edge.adapters.coap.listener import CoapListener
 from fogline_edge.adapters.coap.oscore.object_security import OSCORE
-from fogline_edge.adapters.coap.wire import CoapMessage, Code, MessageType, Option
+from fogline_edge.adapters.coap.wire import CoapMessage, CoapResponse, Code, MessageType, Option, decode, encode
 from fogline_edge.credentials.credential_store import CredentialStore
-from fogline_edge.settings import CoapSettings
+from fogline_edge.settings import CoapSettings, ServingSettings
 from fogline_lab.commands import MemoryCommands, make_command
 from fogline_lab.device.oscore_client import OscoreDevice, echo_of, with_mid
 from fogline_lab.port import MemoryPort
@@ -262,6 +264,78 @@ async def test_commands_reach_a_device_that_observes_and_one_that_asks_sealed(di
             opened = device.open(next(each for each in received if each.code))
             assert (opened.code, opened.payload) == (Code.CHANGED, b"off")
     assert list(commands.answers) == ["CMD-1", "CMD-2"]
+
+
+class ServingDevice:
+    """A device that is a CoAP server: it gets what the gateway sends, and answers as a test says."""
+
+    def __init__(self, made: OscoreKey) -> None:
+        self.device = OscoreDevice(made)
+        self.raw = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.raw.setblocking(False)
+        self.raw.bind(("127.0.0.1", 0))
+
+    @property
+    def uri(self) -> str:
+        return "coap://{}:{}/do".format(*self.raw.getsockname())
+
+    async def receive(self) -> CoapMessage:
+        async with asyncio.timeout(LIMIT_S):
+            data, self.peer = await asyncio.get_running_loop().sock_recvfrom(self.raw, 65_536)
+        return decode(data)
+
+    def answer(self, message: CoapMessage) -> None:
+        self.raw.sendto(encode(message), self.peer)
+
+
+@asynccontextmanager
+async def serving_device(made: OscoreKey, keys: CredentialStore):
+    device, commands = ServingDevice(made), MemoryCommands()
+    devices = [ServingSettings(device="d1", uri=device.uri)]
+    try:
+        async with gateway(keys, commands, devices=devices):
+            yield device, commands
+    finally:
+        device.raw.close()
+
+
+async def test_a_device_that_serves_gets_its_command_sealed_and_answers_sealed():
+    async with serving_device(key(), store(("d1", key()))) as (serving, commands):
+        commands.send(make_command(id="CMD-1", device="d1", name="switch", data=b"on", content_type="text/plain"))
+        challenged = await serving.receive()
+        assert b"switch" not in encode(challenged)
+        _, request_id = serving.device.open_request(challenged)
+        echo = CoapResponse(Code.UNAUTHORIZED, ((int(Option.ECHO), b"fresh?"),))
+        serving.answer(serving.device.seal_response(challenged, request_id, echo))
+        again = await serving.receive()
+        opened, other_id = serving.device.open_request(again)
+        assert other_id.piv != request_id.piv
+        path = [value for number, value in opened.options if number == Option.URI_PATH]
+        assert (path, opened.payload, echo_of(opened)) == ([b"do", b"switch"], b"on", b"fresh?")
+        done = CoapResponse(Code.CHANGED, ((int(Option.CONTENT_FORMAT), b""),), b"done")
+        serving.answer(serving.device.seal_response(again, other_id, done))
+        await commands.until(lambda: "CMD-1" in commands.answers, "the device answers")
+        assert commands.answers["CMD-1"] == Reply(204, b"done", "text/plain; charset=utf-8")
+
+
+async def test_an_answer_without_the_key_is_not_the_devices():
+    async with serving_device(key(), store(("d1", key()))) as (serving, commands):
+        commands.send(make_command(id="CMD-1", device="d1", data=b"on"))
+        sent = await serving.receive()
+        serving.answer(CoapMessage(MessageType.ACK, Code.CHANGED, sent.mid, sent.token, (), b"forged"))
+        await commands.until(lambda: bool(commands.told), "the command ends")
+        assert (commands.told, commands.answers) == ([("lost", "CMD-1")], {})
+
+
+async def test_no_command_goes_to_a_device_whose_keys_were_revoked_nor_in_blocks_under_oscore():
+    keys = store(("d1", key()))
+    async with serving_device(key(), keys) as (_, commands):
+        commands.send(make_command(id="CMD-1", device="d1", data=bytes(1025)))
+        await commands.until(lambda: len(commands.told) == 1, "the command ends")
+        keys.change([DeviceCredentials(device="d1", version=2)])
+        commands.send(make_command(id="CMD-2", device="d1", data=b"on"))
+        await commands.until(lambda: len(commands.told) == 2, "the command ends")
+        assert commands.told == [("refused", "CMD-1"), ("refused", "CMD-2")]
 
 
 async def test_a_revoked_key_ends_the_observation_and_is_refused(dial):

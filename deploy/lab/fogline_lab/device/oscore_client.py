@@ -1,9 +1,9 @@
-"""A CoAP device that seals its requests with OSCORE (RFC 8613): messages only, a test sends them."""
+"""A CoAP device that seals its messages with OSCORE (RFC 8613), as client and as server: a test sends them."""
 
 from fogline.gateway.device_credentials import OSCORE_GATEWAY_ID, OscoreKey
 from fogline_edge.adapters.coap.oscore.context import OscoreInput, RequestId, SecurityContext
 from fogline_edge.adapters.coap.oscore.object_security import OSCORE, ObjectSecurity, decode_option, encode_option, encode_piv
-from fogline_edge.adapters.coap.wire import CoapMessage, Code, MessageType, Option, decode_inner, encode_inner
+from fogline_edge.adapters.coap.wire import CoapMessage, CoapResponse, Code, MessageType, Option, decode_inner, encode_inner
 
 
 class OscoreDevice:
@@ -36,6 +36,18 @@ class OscoreDevice:
         plaintext = self._security.open(message.payload, self._requests[message.token], option.piv)
         code, options, payload = decode_inner(plaintext)
         return CoapMessage(message.kind, code, message.mid, message.token, options, payload)
+
+    def open_request(self, message: CoapMessage) -> tuple[CoapMessage, RequestId]:
+        """Return a request of the gateway, opened, and what its response is sealed for. Raises `Poison`."""
+        option = decode_option(next(value for number, value in message.options if number == OSCORE))
+        request = RequestId(option.kid or b"", option.piv or b"")
+        code, options, payload = decode_inner(self._security.open(message.payload, request, option.piv))
+        return CoapMessage(message.kind, code, message.mid, message.token, options, payload), request
+
+    def seal_response(self, to: CoapMessage, request: RequestId, response: CoapResponse) -> CoapMessage:
+        """Return the response to a request of the gateway as it travels: in the Acknowledgement."""
+        sealed = self._security.seal(encode_inner(response.code, response.options, response.payload), request, None)
+        return CoapMessage(MessageType.ACK, Code.CHANGED, to.mid, to.token, ((OSCORE, b""),), sealed)
 
 
 def echo_of(response: CoapMessage) -> bytes | None:

@@ -2,21 +2,24 @@
 
 Its own sockets keep its Message IDs apart from the listener's. Connected ones (`simple6`) report ICMP errors and cut nothing.
 Each command has a context of its own, because aiocoap retransmits a request that was cancelled until its context is shut down.
+A command to a device with a key of OSCORE goes sealed. It never goes to a device whose keys were revoked.
 """
 
 import asyncio
 import logging
 from collections.abc import Iterable
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import aiocoap
 from aiocoap import error as aiocoap_error
 from aiocoap.numbers.constants import TransportTuning
 
 from fogline.commands.command import MAX_COMMAND_BYTES, Command, Deadline, Reply
-from fogline.errors import Misconfigured
+from fogline.errors import Misconfigured, Poison
 from fogline_edge.adapters.coap.counters import CoapCounters
-from fogline_edge.adapters.coap.wire import OCTETS, media_type, number_of
+from fogline_edge.adapters.coap.oscore.context_table import ContextTable, LiveContext
+from fogline_edge.adapters.coap.oscore.sealed_command import MAX_SEALED_BYTES, SealedCommand, SealedResponse, ready_context
+from fogline_edge.adapters.coap.wire import OCTETS, Code, Option, Options, media_type, number_of, uint
 from fogline_edge.adapters.port import CommandPort, answer_when_room
 from fogline_edge.machine.boot import beacon
 from fogline_edge.settings import CoapSettings, ServingSettings
@@ -30,8 +33,11 @@ _LONGEST_PAUSE_S = 300.0
 class CoapCommandClient:
     """An `Executor` for the devices in `coap.devices`. Raises `Misconfigured` for an invalid URI."""
 
-    def __init__(self, commands: CommandPort, settings: CoapSettings, counters: CoapCounters) -> None:
+    def __init__(
+        self, commands: CommandPort, settings: CoapSettings, counters: CoapCounters, table: ContextTable | None = None
+    ) -> None:
         self._commands = commands
+        self._table = table
         self._uris = dict(_checked(settings.devices))
         self._timeout_s = settings.command_timeout_s
         self._ack_timeout_s = settings.ack_timeout_s
@@ -82,32 +88,77 @@ class CoapCommandClient:
                 if not command.deadline.is_ahead(beacon):
                     self._commands.not_sent(command.id)
                     return
+                live = await ready_context(self._table, command.device) if self._table is not None else None
+                if (why := self._why_unfit(command, live)) is not None:
+                    self._commands.refused(command.id, why)
+                    return
                 context = await aiocoap.Context.create_client_context(transports=["simple6"])
                 sent = True
                 try:
-                    await self._request(context, command)
+                    await self._request(context, command, live)
                 finally:
                     await context.shutdown()
         except asyncio.CancelledError:
             (self._commands.lost if sent else self._commands.not_sent)(command.id)
             raise
 
-    async def _request(self, context: aiocoap.Context, command: Command) -> None:
+    def _why_unfit(self, command: Command, live: LiveContext | None) -> str | None:
+        """Return why a command cannot go to its device; None if it can."""
+        if live is None and self._table is not None and self._table.is_locked(command.device):
+            return "the keys of the device are revoked"
+        if live is not None and len(command.data) > MAX_SEALED_BYTES:
+            return f"a command under OSCORE has at most {MAX_SEALED_BYTES} bytes"
+        return None
+
+    async def _request(self, context: aiocoap.Context, command: Command, live: LiveContext | None) -> None:
         started_s = self._loop.time()
         try:
             async with asyncio.timeout(self._timeout_s):
-                response = await context.request(self._message(command)).response
+                if live is None:
+                    reply = _reply_of(await context.request(self._message(command)).response)
+                else:
+                    reply = await self._exchange_sealed(context, command, live)
         except aiocoap_error.ResolutionError as error:
             self._failed(command, f"its address is not known: {error}", sent=False)
         except aiocoap_error.NetworkError as error:
             icmp_or_no_route = isinstance(error.__cause__, OSError)
             refused_at_once = icmp_or_no_route and self._loop.time() - started_s < self._ack_timeout_s
             self._failed(command, str(error), sent=not refused_at_once)
-        except (TimeoutError, aiocoap_error.Error) as error:
+        except (TimeoutError, Poison, aiocoap_error.Error) as error:
             self._failed(command, f"no answer: {error}", sent=True)
         else:
             self._pauses.pop(command.device, None)
-            await answer_when_room(self._commands, command, _reply_of(response))
+            await answer_when_room(self._commands, command, reply)
+
+    async def _exchange_sealed(self, context: aiocoap.Context, command: Command, live: LiveContext) -> Reply:
+        """Send a command sealed, once more if the device challenges it. Raises `Poison` if the answer is not the device's."""
+        assert self._table is not None
+        parts = urlsplit(self._uris[command.device])
+        path = [unquote(each) for each in parts.path.split("/") if each]
+        content_format = number_of(command.content_type)
+        options: Options = (
+            *((int(Option.URI_PATH), each.encode()) for each in (*path, command.name)),
+            *(((int(Option.CONTENT_FORMAT), uint(content_format)),) if content_format is not None else ()),
+        )
+        echo, challenges = None, 0
+        while True:
+            sealed = SealedCommand(live, self._table.gateway)
+            self._table.reserve(live)
+            message = aiocoap.Message(
+                code=aiocoap.POST,
+                uri=f"{parts.scheme}://{parts.netloc}",
+                payload=sealed.seal(options, command.data, echo),
+                transport_tuning=_Tuning(self._ack_timeout_s, command.deadline),
+            )
+            message.opt.oscore = sealed.option
+            response = await context.request(message).response
+            opened = sealed.open(response.opt.oscore, bytes(response.payload))
+            echo, challenges = opened.option(Option.ECHO), challenges + 1
+            # The device has not run a command that it challenges (RFC 9175, section 2.3).
+            if opened.code != Code.UNAUTHORIZED or echo is None or challenges > 1:
+                return _sealed_reply(opened)
+            if not command.deadline.is_ahead(beacon):
+                raise Poison("oscore", "its deadline passed at a challenge")
 
     def _message(self, command: Command) -> aiocoap.Message:
         uri = f"{self._uris[command.device].rstrip('/')}/{quote(command.name)}"
@@ -161,8 +212,16 @@ def _checked(devices: Iterable[ServingSettings]) -> Iterable[tuple[str, str]]:
 
 def _reply_of(response: aiocoap.Message) -> Reply:
     """Return a response as a reply: 2.04 is status 204. A payload that is too long is discarded."""
-    status = (response.code >> 5) * 100 + (response.code & 31)
-    data = bytes(response.payload)
+    return _reply(int(response.code), response.opt.content_format, bytes(response.payload))
+
+
+def _sealed_reply(response: SealedResponse) -> Reply:
+    found = response.option(Option.CONTENT_FORMAT)
+    return _reply(response.code, None if found is None else int.from_bytes(found), response.payload)
+
+
+def _reply(code: int, content_format: int | None, data: bytes) -> Reply:
+    status = (code >> 5) * 100 + (code & 31)
     if len(data) > MAX_COMMAND_BYTES:
         _log.warning(
             "a response of %d bytes is longer than %d: its payload is discarded, its status %d is kept",
@@ -171,6 +230,5 @@ def _reply_of(response: aiocoap.Message) -> Reply:
             status,
         )
         data = b""
-    content_format = response.opt.content_format
     kind = media_type(int(content_format)) if content_format is not None else None
     return Reply(status, data, (kind or OCTETS) if data else None)

@@ -1,8 +1,6 @@
 """The CoAP listener: its UDP sockets, and the composition with message layer, request handler and commands."""
 
 import logging
-from collections.abc import Callable
-from functools import partial
 
 from fogline.transport.byte_budget import ByteBudget
 from fogline.transport.loopback import is_loopback
@@ -62,6 +60,7 @@ class CoapListener:
         self._observations: Observations | None = None
         self._client: CoapCommandClient | None = None
         self._handler: CoapRequestHandler | None = None
+        self._contexts: ContextTable | None = None
 
     async def start(self) -> None:
         """Listen. Raises `Misconfigured`: beyond loopback, an address in use, an invalid URI of a device."""
@@ -71,8 +70,11 @@ class CoapListener:
             _log.warning(
                 "coap.plain_on_lan: everybody who reaches %s can send events of any device without a key", settings.host
             )
+        if settings.oscore:
+            self._contexts = ContextTable(self._port, self._credentials)
+            self._credentials.when_ended(self._key_ended)
         if commands is not None:
-            self._client = CoapCommandClient(commands, settings, counters)
+            self._client = CoapCommandClient(commands, settings, counters, self._contexts)
         messages = self._messages = MessageLayer(settings, counters, self._send)
         if commands is not None:
             self._polls = CommandPolls(commands, self._port.tenant, settings.max_asks, messages=messages, counters=counters)
@@ -98,7 +100,8 @@ class CoapListener:
         settings = self._settings
         if settings.plain_port is not None:
             self._plain = UdpSocket(await bind_udp("coap", settings.host, settings.plain_port), self.counters)
-            serve = self._serve_oscore(messages, handler) if settings.oscore else handler.serve
+            contexts = self._contexts
+            serve = handler.serve if contexts is None else OscoreDoor(contexts, messages, handler.serve, self.counters).serve
             self._plain.listen(lambda data, endpoint: messages.received(data, endpoint, serve))
         if settings.dtls is not None:
             udp = UdpSocket(await bind_udp("coap.dtls", settings.dtls.host, settings.dtls.port), self.counters)
@@ -106,14 +109,9 @@ class CoapListener:
         for name, address in self.addresses.items():
             _log.info("%s listens on %s:%s", "CoAP" if name == "coap" else "CoAP over DTLS", *address)
 
-    def _serve_oscore(self, messages: MessageLayer, handler: CoapRequestHandler) -> Callable[[CoapMessage, Exchange], None]:
-        """Return what serves requests with and without OSCORE."""
-        table = ContextTable(self._port, self._credentials)
-        self._credentials.when_ended(partial(self._key_ended, table))
-        return OscoreDoor(table, messages, handler.serve, self.counters).serve
-
-    def _key_ended(self, table: ContextTable, device: str, number: int) -> None:
-        table.ended(device, number)
+    def _key_ended(self, device: str, number: int) -> None:
+        if self._contexts is not None:
+            self._contexts.ended(device, number)
         for each in (self._polls, self._observations):
             if each is not None:
                 each.key_ended(device, number)

@@ -4,4 +4,5 @@
 `context_table`: the contexts in use, their replay windows, and the gateway's own sequence numbers
 `door`: requests on their way to the request handler, and responses on their way back
 `object_security`: the OSCORE option
+`sealed_command`: commands to devices that are CoAP servers
 """
