@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from fogline.address import Address, HelloAddress, IngestAddress, shard_of, shown
+from fogline.address import Address, HelloAddress, IngestAddress, shown
 from fogline.amqp.events import Delivery
 from fogline.amqp.outcome import UNAUTHORIZED, rejected
 from fogline.errors import Poison
@@ -146,7 +146,7 @@ class GatewaysBehind:
 
     def _direct(self, via: Intermediary, name: GatewayName, epoch: str, request: Message) -> None:
         """Tell a gateway its shard, and give it a challenge if the shard is here."""
-        number = shard_of(name.gateway, self._shards.count)
+        number = self._shards.number_of(name.gateway)
         is_here = self._shards.ready(number) is not None
         why = "this hello needs a challenge" if is_here else f"shard {number} is not here at present"
         welcome = Welcome(protocol=PROTOCOL, shard=number, shards=self._shards.count, refused=why, retry_after_s=2.0)
