@@ -15,6 +15,7 @@ from fogline_edge.adapters.mqtt.session.effects import Forget, Keep, Store
 from fogline_edge.settings import PathSettings
 from fogline_lab.device.mqtt_talk import MqttTalk
 from fogline_lab.events import make_event
+from fuzz.dtls_forms import DTLS
 from fuzz.forms import MISSING, Choice, Decoder, Field, Form, Layer
 from fuzz.http_forms import HTTP
 from fuzz.mqtt_forms import connects, to_server
@@ -236,4 +237,4 @@ BLUETOOTH = (
         ],
     ),
 )
-DEVICES = (*MQTT, *COAP, HTTP, *BLUETOOTH)
+DEVICES = (*MQTT, *COAP, DTLS, HTTP, *BLUETOOTH)

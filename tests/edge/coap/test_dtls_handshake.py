@@ -15,7 +15,7 @@ TLS_DH_ANON_WITH_AES_128_GCM_SHA256 = 0x00A6
 TLS_PSK_WITH_AES_128_CBC_SHA256 = 0x00AE
 TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8 = 0xC0AE
 DTLS_1_0 = 0xFEFF
-DECRYPT_ERROR, HANDSHAKE_FAILURE, PROTOCOL_VERSION = 51, 40, 70
+DECRYPT_ERROR, HANDSHAKE_FAILURE, ILLEGAL_PARAMETER, PROTOCOL_VERSION = 51, 40, 47, 70
 
 
 def messages(datagram: bytes) -> list[int]:
@@ -128,6 +128,18 @@ def test_cookie_counts_for_its_address_its_hello_and_its_time():
     assert messages(talk.give(second)[0])[0] == HandshakeType.SERVER_HELLO
     talk.pass_time(181)
     assert messages(talk.give(second)[0]) == [HandshakeType.HELLO_VERIFY_REQUEST], "too late"
+
+
+def test_hello_whose_numbers_leave_no_room_is_refused():
+    talk = Talk()
+    client = DtlsClient("d1", KEY)
+    (verify,) = talk.give(client.hello())
+    hello = client.hello(verify[-16:], 0xFFFF)
+    client.receive(talk.give(hello)[0])
+    first = client.hello(verify[-16:], 1)
+    client.receive(talk.give(first[:5] + b"\xff" * 6 + first[11:])[0])
+    assert (client.alerts, talk.refused) == ([ILLEGAL_PARAMETER] * 2, ["bad-handshake"] * 2)
+    assert len(talk.server._handshakes) == 0
 
 
 def test_flight_that_is_lost_is_sent_again_by_the_clock_until_the_handshake_is_given_up():

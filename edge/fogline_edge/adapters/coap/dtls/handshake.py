@@ -31,6 +31,8 @@ from fogline_edge.adapters.coap.dtls.wire import (
 from fogline_edge.credentials.credential_store import PskOwner
 
 MAX_IDENTITY_BYTES = 128
+MAX_HELLOS, MAX_SEQUENCE = 255, 2**32
+"""The highest message number and record number of a ClientHello: the gateway counts on from both (RFC 6347, section 4.2.1)."""
 _FINISHED_BYTES = 12
 
 
@@ -61,6 +63,8 @@ class Handshake:
     def __init__(
         self, hello: ClientHello, first: Fragment, sequence: int, cid: bytes, find: Callable[[bytes], PskOwner | None]
     ) -> None:
+        if first.sequence > MAX_HELLOS or sequence > MAX_SEQUENCE:
+            raise DtlsRefused(Alert.ILLEGAL_PARAMETER, "bad-handshake", "the numbers of a ClientHello begin with 0")
         self.hello = hello
         self._find = find
         self._suite, self._ephemeral = _chosen(hello)
