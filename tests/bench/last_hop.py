@@ -1,4 +1,4 @@
-"""The cost of security between a device and the gateway: CoAP over DTLS beside plain CoAP, into the same gateway, in turn.
+"""The cost of security between a device and the gateway: DTLS and OSCORE beside plain CoAP, into the same gateway, in turn.
 
 One device, confirmable requests of 120 bytes, 64 that wait for their 2.04. The gateway's CPU time until the last 2.04 is
 measured, so the client's own work does not count; its records are sealed before the clock starts.
@@ -14,17 +14,20 @@ from typing import NamedTuple
 from processes import BIN, Bench, Metered, gateway_settings, port_of
 from systems import READY_S, counts, wait_until
 
-from fogline.gateway.device_credentials import DeviceCredentials, PskKey
-from fogline_edge.adapters.coap.wire import CoapMessage, Code, MessageType, Option, encode
+from fogline.gateway.device_credentials import DeviceCredentials, OscoreKey, PskKey
+from fogline_edge.adapters.coap.wire import CoapMessage, Code, MessageType, Option, decode, encode
 from fogline_edge.credentials.credential_file import CredentialFile
 from fogline_lab.device.dtls_client import DtlsClient
+from fogline_lab.device.oscore_client import OscoreDevice, echo_of
 
 KEY = b"the key of meter"
 WINDOW = 64
 SHARE = 4
 """One event in so many of the gateway's rows."""
 SUITES = {"ccm_8": 0xC0A8, "gcm": 0xD001}
+OSCORE = OscoreKey(number=1, device_id=b"\x01\x02\x03\x04", secret=KEY, salt=b"salt")
 SETTINGS = (
+    "coap.oscore = true",
     "coap.port = 0",
     "coap.rate_s = 1e6",
     "coap.burst = 1000000",
@@ -46,7 +49,7 @@ class LastHop(NamedTuple):
 
 def measure(bench: Bench) -> dict[str, float]:
     """Each way in turn; the order changes with each run."""
-    ways: list[str] = ["plain", *SUITES]
+    ways: list[str] = ["plain", "oscore", *SUITES]
     events, found = max(1000, bench.events // SHARE), dict[str, float]()
     with _gateway(bench) as hop:
         for way in ways if bench.number % 2 else reversed(ways):
@@ -54,7 +57,8 @@ def measure(bench: Bench) -> dict[str, float]:
             found[f"last_hop.cpu_{way}"] = asyncio.run(_through(hop, way, events)) / events * 1000
         bench.say("DTLS handshakes")
         found |= {f"last_hop.handshake_{way}": asyncio.run(_handshakes(hop, SUITES[way])) for way in SUITES}
-    return found | {f"last_hop.{way}": found[f"last_hop.cpu_{way}"] / found["last_hop.cpu_plain"] for way in SUITES}
+    secure = ("oscore", *SUITES)
+    return found | {f"last_hop.{way}": found[f"last_hop.cpu_{way}"] / found["last_hop.cpu_plain"] for way in secure}
 
 
 @contextmanager
@@ -62,7 +66,9 @@ def _gateway(bench: Bench) -> Iterator[LastHop]:
     folder = bench.subfolder("last-hop")
     Path(folder, "data").mkdir()
     key = PskKey(number=1, identity="meter-0", key=KEY)
-    CredentialFile(folder / "data", "bench/gw").write([DeviceCredentials(device="meter-0", version=1, keys=[key])])
+    devices = (("meter-0", key), ("meter-2", OSCORE))
+    known = [DeviceCredentials(device=name, version=1, keys=[each]) for name, each in devices]
+    CredentialFile(folder / "data", "bench/gw").write(known)
     with bench.child("null_peer", *bench.program("null_peer")) as peer:
         path = gateway_settings(folder, "gw", peer.next_line()["port"], more=SETTINGS)
         with bench.metered("last-hop", BIN / "fogline-edge", "run", "--insecure-dev", "--config", path) as process:
@@ -77,6 +83,9 @@ async def _through(hop: LastHop, way: str, events: int) -> float:
         raw = _socket(hop.plain)
         seal: Callable[[bytes], bytes] = bytes
         device = "meter-1"
+    elif way == "oscore":
+        raw, device = _socket(hop.plain), "meter-2"
+        seal = await _synchronized(raw, device)
     else:
         raw = _socket(hop.secure)
         seal = (await _connected(raw, SUITES[way])).seal
@@ -102,6 +111,19 @@ async def _handshakes(hop: LastHop, suite: int, count: int = 200) -> float:
         await _connected(raw, suite)
         raw.close()
     return hop.process.usage().since(before).cpu_s / count * 1000
+
+
+async def _synchronized(raw: socket.socket, name: str) -> Callable[[bytes], bytes]:
+    """Answer the gateway's challenge. Return what seals requests from then on."""
+    device, loop = OscoreDevice(OSCORE, "gw"), asyncio.get_running_loop()
+    first, echo = _request(name, 0), None
+    while True:
+        raw.send(encode(device.seal(first, echo=echo)))
+        answer = device.open(decode(await asyncio.wait_for(loop.sock_recv(raw, 2048), LIMIT_S)))
+        if answer.code == Code.CHANGED:
+            return lambda data: encode(device.seal(decode(data)))
+        echo = echo_of(answer)
+        first = CoapMessage(first.kind, first.code, first.mid + 1, first.token, first.options, first.payload)
 
 
 async def _connected(raw: socket.socket, suite: int) -> DtlsClient:

@@ -113,6 +113,8 @@ ROWS = {
     "last_hop.cpu_plain": Row("gateway, plain CoAP, CPU s per 1000 events", digits=3),
     "last_hop.cpu_ccm_8": Row("gateway, CoAP over DTLS (PSK, AES-128-CCM-8), CPU s per 1000 events", digits=3),
     "last_hop.cpu_gcm": Row("gateway, CoAP over DTLS (ECDHE_PSK, AES-128-GCM), CPU s per 1000 events", digits=3),
+    "last_hop.cpu_oscore": Row("gateway, CoAP under OSCORE (AES-CCM-16-64-128), CPU s per 1000 events", digits=3),
+    "last_hop.oscore": Row("CPU under OSCORE / plain", 1.5, at_most=True, digits=2),
     "last_hop.ccm_8": Row("CPU over DTLS (CCM-8) / plain", 1.5, at_most=True, digits=2),
     "last_hop.gcm": Row("CPU over DTLS (GCM) / plain", 1.5, at_most=True, digits=2),
     "last_hop.handshake_ccm_8": Row("a handshake with PSK, CPU ms at the gateway", digits=2),

@@ -17,8 +17,6 @@ _AES_CCM_16_64_128: Final = 10
 _KEY_BYTES: Final = 16
 _NONCE_BYTES: Final = 13
 _TAG_BYTES: Final = 8
-_ID_BYTES: Final = _NONCE_BYTES - 6
-_PIV_BYTES: Final = 5
 _NULL: Final = b"\xf6"
 
 
@@ -51,6 +49,7 @@ class SecurityContext:
         self.sender_key = _derive(given, given.sender_id, "Key", _KEY_BYTES)
         self.recipient_key = _derive(given, given.recipient_id, "Key", _KEY_BYTES)
         self.common_iv = _derive(given, b"", "IV", _NONCE_BYTES)
+        self._iv = int.from_bytes(self.common_iv)
         self._sealing = AESCCM(self.sender_key, tag_length=_TAG_BYTES)
         self._opening = AESCCM(self.recipient_key, tag_length=_TAG_BYTES)
 
@@ -76,8 +75,8 @@ class SecurityContext:
 
     def _nonce(self, sender_id: bytes, piv: bytes) -> bytes:
         """Return the AEAD nonce (section 5.2)."""
-        parts = bytes((len(sender_id),)) + sender_id.rjust(_ID_BYTES, b"\0") + piv.rjust(_PIV_BYTES, b"\0")
-        return bytes(a ^ b for a, b in zip(parts, self.common_iv, strict=True))
+        parts = len(sender_id) << 96 | int.from_bytes(sender_id) << 40 | int.from_bytes(piv)
+        return (parts ^ self._iv).to_bytes(_NONCE_BYTES)
 
 
 def _derive(given: OscoreInput, owner: bytes, kind: str, size: int) -> bytes:

@@ -39,11 +39,12 @@ _MAC_BYTES = 8
 class LiveContext:
     """One context. `window`: None before a device has answered a challenge."""
 
-    __slots__ = ("bound", "device", "key_number", "next", "reserving", "secret", "security", "waiting", "window")
+    __slots__ = ("bound", "device", "key_number", "next", "reserving", "secret", "security", "slot", "waiting", "window")
 
     def __init__(self, owner: OscoreOwner, gateway: str) -> None:
         self.device = owner.device
         self.key_number = owner.key.number
+        self.slot = f"coap\0oscore\0{owner.device}\0{owner.key.number}\0".encode()  # of its requests' numbers
         key = owner.key
         self.security = SecurityContext(OscoreInput(key.secret, key.salt, OSCORE_GATEWAY_ID, key.device_id, gateway.encode()))
         self.window: ReplayWindow | None = None

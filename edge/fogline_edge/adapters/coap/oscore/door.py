@@ -31,7 +31,8 @@ Serve = Callable[[CoapMessage, Exchange], None]
 _OF_PROXIES = (Option.PROXY_URI, Option.PROXY_SCHEME)
 
 _log = logging.getLogger(__name__)
-_log.addFilter(LogThrottle(variable=re.compile(r" from \S+(?=: )")))  # a flood of refused requests must not fill the disk
+_VARIABLE = re.compile(r" from \S+(?=: )|(?<=sequence number )\d+|(?<=Sender ID )\w+")
+_log.addFilter(LogThrottle(variable=_VARIABLE))  # a flood of refused requests must not fill the disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,12 @@ class _Opened:
     code: int
     options: Options
     payload: bytes
-    content: bytes  # code, options and payload without Echo
     echo: bytes | None
+
+    @property
+    def content(self) -> bytes:
+        """Code, options and payload, without Echo."""
+        return encode_inner(self.code, self.options, self.payload)
 
 
 class SealedResponses:
@@ -70,7 +75,9 @@ class SealedResponses:
             self._table.reserve(self._live)
             if own is None:
                 return None
-        inner = tuple((number, b"" if number == Option.OBSERVE else value) for number, value in response.options)
+        inner = response.options
+        if observe is not None:
+            inner = tuple((number, b"" if number == Option.OBSERVE else value) for number, value in inner)
         sealed = self._live.security.seal(encode_inner(response.code, inner, response.payload), self._request, own)
         outer: Options = ((OSCORE, encode_option(ObjectSecurity(own))),)
         if observe is not None:
@@ -172,8 +179,9 @@ def _opened(live: LiveContext, request: RequestId, plaintext: bytes) -> _Opened:
             Code.BAD_REQUEST, "bad-oscore", f"device {live.device} has sealed code {code}, which is no request"
         )
     echo = next((value for number, value in options if number == Option.ECHO), None)
-    options = tuple(each for each in options if each[0] != Option.ECHO)
-    return _Opened(live, request, code, options, payload, encode_inner(code, options, payload), echo)
+    if echo is not None:
+        options = tuple(each for each in options if each[0] != Option.ECHO)
+    return _Opened(live, request, code, options, payload, echo)
 
 
 def _replayed(live: LiveContext, request: RequestId) -> RequestRefused:
@@ -184,6 +192,5 @@ def _replayed(live: LiveContext, request: RequestId) -> RequestRefused:
 
 def _evidence(live: LiveContext, piv: bytes) -> Retransmission:
     """Return how the outbox recognises the request, also after a restart: by its sequence number, whoever brings it again."""
-    slot = f"coap\0oscore\0{live.device}\0{live.key_number}\0".encode()
     number = int.from_bytes(piv) & 0xFFFF
-    return Retransmission(slot, again=True, window_s=EXCHANGE_LIFETIME_S, number=number, token=piv)
+    return Retransmission(live.slot, again=True, window_s=EXCHANGE_LIFETIME_S, number=number, token=piv)
