@@ -61,7 +61,7 @@ async def test_large_body_without_a_response_is_stored_once_and_no_chunk_is_left
     assert (joined.broken, joined.open) == ([], set())
 
 
-@pytest.mark.fault("C1")
+@pytest.mark.fault("C21")
 async def test_gateway_killed_in_the_middle_of_a_body_ends_it_and_stores_the_resend(folder, gateway):
     body, half_sent = make_body(2, SIZE), asyncio.Event()
 

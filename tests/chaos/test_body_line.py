@@ -172,7 +172,7 @@ async def site_of(kafka, tenant: str, folder: Path):
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.fault("C1", "C4", "C5")
+@pytest.mark.fault("C5", "C21")
 async def test_body_lands_once_byte_for_byte_over_a_cut_line_with_kills_and_no_orphan_stays(kafka, tenant, folder):
     began = time.monotonic()
     async with site_of(kafka, tenant, folder) as site:
@@ -199,7 +199,7 @@ async def test_body_lands_once_byte_for_byte_over_a_cut_line_with_kills_and_no_o
     assert site.peak["gateway"] < 160 * MIB
 
 
-@pytest.mark.fault("N4")
+@pytest.mark.fault("N7")
 async def test_commands_take_under_a_second_while_bodies_cross_a_slow_line(kafka, tenant, folder):
     """The line takes 4 Mbit/s, and always has a body to send."""
     line = ProcessLine(tenant, folder, kafka.bootstrap, shards=1)

@@ -3,6 +3,7 @@
 import contextlib
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from fogline.dead_letter import DEAD_TYPE
 from fogline.errors import Misconfigured, Poison
 from fogline.events.codec import decode_event
 from fogline.events.event import Event, Lane, parse_rfc3339
+from fogline.events.large_body import UNFINISHED, BodyNote
 from fogline.gateway.ledger import total_by_rule
 from fogline.process.console.listing import show_rows
 from fogline.process.console.terminal import show
@@ -76,6 +78,7 @@ def read_status(folder: Path) -> dict[str, Any]:
         (gateway,) = connection.execute("SELECT value FROM meta WHERE key = 'gateway'").fetchone()
         kept = [tuple(row) for row in connection.execute(SQL["kept_by_rules"])]
         clients = connection.execute(_KEPT, ["mqtt-client/", "mqtt-client0"]).fetchall()
+        bodies = [msgspec.json.decode(note, type=BodyNote) for _, note in connection.execute(_KEPT, [UNFINISHED, "body0"])]
         ble = connection.execute("SELECT value FROM kept WHERE key = ?", [STATE_KEY]).fetchone()
     totals = {name: sum(stream[name] for stream in streams) for name in (*COUNTERS, "backlog")}
     status = {
@@ -91,6 +94,7 @@ def read_status(folder: Path) -> dict[str, Any]:
         "copy": msgspec.to_builtins(read_copy(folder)),
         "mqtt_clients": {name: msgspec.to_builtins(state) for name, state in read_clients(map(tuple, clients))},
         "credentials": None if (keys := read_state(folder)) is None else keys._asdict(),
+        "unfinished_bodies": Counter(each.device for each in bodies),
         "streams": streams,
     }
     return status if ble is None else {**status, "ble": msgspec.to_builtins(decode_state(ble[0]))}
@@ -105,6 +109,8 @@ def show_rest(status: dict[str, Any]) -> None:
         show(f"rule {rule}: the last event without a value of its condition: {problem}")
     for name, client in status["mqtt_clients"].items():
         show(f"MQTT client {name}: {msgspec.convert(client, BrokerState).sentence}")
+    for device, count in status["unfinished_bodies"].items():
+        show(f"device {device}: {count} large bodies that have not come whole")
     if "ble" in status:
         for line in lines_of(msgspec.convert(status["ble"], BleState)):
             show(line)

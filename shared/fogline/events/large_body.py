@@ -113,6 +113,15 @@ def size_of(dataref: str) -> int:
     return part.size if isinstance(part, BodyRef) else 0
 
 
+class BodyNote(msgspec.Struct, frozen=True, array_like=True):
+    """What a gateway keeps of a body that it has begun (`unfinished_key`)."""
+
+    device: str
+    channel: str
+    adapter: str
+    type: str
+
+
 def unfinished_key(body: str) -> str:
     """Return the key under which a gateway keeps, beside its events, that a body was begun and has neither event nor end."""
     return f"{UNFINISHED}{body}"

@@ -40,6 +40,7 @@ def marks(bodies):
     return [each.path for each in bodies.objects("ended/")]
 
 
+@pytest.mark.fault("C21")
 def test_ended_body_is_deleted_after_its_hours_and_no_other(bodies):
     live = [put(bodies), put(bodies, event=True), put(bodies, event=True, ended=True)]
     put(bodies, ended=True)

@@ -105,6 +105,7 @@ async def test_block_that_comes_again_in_the_middle_does_no_harm(coap_gateway):
         assert [data for _, data in join_bodies(await gateway.stored()).whole] == [body]
 
 
+@pytest.mark.fault("C21")
 async def test_transfer_that_stops_is_ended_after_its_idle_time_and_goes_on_with_4_08(coap_gateway):
     requests = list(blocks(make_body(4, SIZE)))
     async with coap_gateway(idle_timeout_s=0.3) as gateway:

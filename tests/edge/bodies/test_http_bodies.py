@@ -11,6 +11,7 @@ from edge.http.client import Talker, request
 from fogline.events.event import Lane, Receipt
 from fogline.events.identity import digest, semantic_id
 from fogline.events.large_body import CHUNK_BYTES, CHUNK_CONTENT_TYPE, MAX_INLINE_BYTES, read_dataref
+from fogline_edge.operate.status import read_status
 from fogline_lab.large_bodies import join_bodies, make_body
 from fogline_lab.waiting import eventually
 
@@ -94,17 +95,21 @@ async def test_equal_key_with_another_large_body_is_a_conflict_and_both_are_kept
     assert second.properties == f"same-key-as={first.id}"
 
 
-async def test_body_that_does_not_come_whole_is_ended_and_never_acknowledged(http_gateway):
+@pytest.mark.fault("C21")
+async def test_body_that_does_not_come_whole_is_ended_and_never_acknowledged(http_gateway, folder):
     async with http_gateway() as gateway:
         async with dial(gateway) as talker:
             talker.send(HEAD % MIB + make_body(6, MIB // 2))
             await eventually(lambda: gateway.uploads.counters.uploads == 1, "it has begun")
+            await gateway.stored()
+            assert read_status(folder / "data")["unfinished_bodies"] == {"camera-1": 1}
         await eventually(lambda: gateway.uploads.counters.given_up == 1, "it is given up")
         joined = join_bodies(await gateway.stored())
+        assert read_status(folder / "data")["unfinished_bodies"] == {}
     assert (len(joined.ended), joined.open, joined.whole) == (1, set(), [])
 
 
-@pytest.mark.fault("C1")
+@pytest.mark.fault("C21")
 async def test_body_that_a_killed_gateway_was_getting_is_ended_at_the_next_start(http_gateway, folder):
     async with http_gateway() as gateway:
         upload = gateway.uploads.begin(gateway.event(), lambda: None, MIB)

@@ -79,6 +79,7 @@ async def test_retransmission_with_dup_after_a_lost_puback_is_stored_once(mqtt_g
     assert (len(joined.ended), joined.open) == (1, set())
 
 
+@pytest.mark.fault("C21")
 async def test_client_that_leaves_in_the_middle_gets_no_puback_and_its_body_is_ended(mqtt_gateway):
     packet = encode(publish(make_body(3, MIB)), 5)
     async with mqtt_gateway() as gateway:

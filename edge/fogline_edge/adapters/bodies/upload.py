@@ -16,6 +16,7 @@ from fogline.events.large_body import (
     CHUNK_CONTENT_TYPE,
     BodyChunk,
     BodyDigests,
+    BodyNote,
     BodyRef,
     end_of_body,
     new_body_id,
@@ -67,7 +68,7 @@ class BodyUpload:
         self._waits_for_room = False
         self._written_s = self._loop.time()
         self._idle = self._loop.call_later(owner.settings.idle_timeout_s, self._look)
-        note = msgspec.json.encode((event.device, event.channel, event.adapter, event.type))
+        note = msgspec.json.encode(BodyNote(event.device, event.channel, event.adapter, event.type))
         owner.port.keep(unfinished_key(self._id), note, lambda: None)
 
     @property

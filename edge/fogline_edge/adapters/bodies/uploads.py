@@ -8,7 +8,7 @@ import msgspec
 
 from fogline.errors import Poison, SlowDown
 from fogline.events.event import Arrival, Lane
-from fogline.events.large_body import CHUNK_CONTENT_TYPE, UNFINISHED, end_of_body
+from fogline.events.large_body import CHUNK_CONTENT_TYPE, UNFINISHED, BodyNote, end_of_body
 from fogline_edge.adapters.bodies.upload import BodyUpload
 from fogline_edge.adapters.port import Port
 from fogline_edge.body_settings import BodySettings
@@ -48,17 +48,17 @@ class BodyUploads:
     def end_former(self) -> None:
         """End the bodies that a former run of the gateway has not got whole. Call it once, before the first `begin`."""
         for key, note in self.port.kept(UNFINISHED).items():
-            device, channel, adapter, kind = msgspec.json.decode(note, type=tuple[str, str, str, str])
-            begun = Arrival(
-                device=device,
-                channel=channel,
+            begun = msgspec.json.decode(note, type=BodyNote)
+            chunk = Arrival(
+                device=begun.device,
+                channel=begun.channel,
                 lane=Lane.BULK,
                 content_type=CHUNK_CONTENT_TYPE,
                 data=b"",
-                adapter=adapter,
-                type=kind,
+                adapter=begun.adapter,
+                type=begun.type,
             )
-            self._end(end_of_body(begun, key.removeprefix(UNFINISHED)))
+            self._end(end_of_body(chunk, key.removeprefix(UNFINISHED)))
 
     def begin(self, event: Arrival, on_room: Callable[[], None], size: int) -> BodyUpload:
         """Begin a body. `event`: without data. `size`: in bytes, as far as it is known. `on_room`: see `BodyUpload`.
