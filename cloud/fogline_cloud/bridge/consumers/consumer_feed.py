@@ -175,7 +175,7 @@ class ConsumerFeed(ConsumerThread, Generic[Selected]):
         """
         if self._since_ms is None or not partitions:
             return partitions
-        self._first_count = self._count_at_first(consumer)
+        self._first_count = _count_at_first(consumer, self._topic)
         kept: list[TopicPartition] = consumer.committed(partitions, timeout=_QUERY_S)
         for each in kept:
             if each.offset < 0 and each.partition >= self._first_count:
@@ -194,13 +194,6 @@ class ConsumerFeed(ConsumerThread, Generic[Selected]):
         self._commit_at_s = 0.0  # the next consumer goes on here, if nothing comes meanwhile
         return [each for each in kept if each.offset >= 0] + begins
 
-    def _count_at_first(self, consumer: Consumer) -> int:
-        """Return the number of partitions when the group was made: it is beside each position that the group has committed."""
-        count = len(consumer.list_topics(self._topic, timeout=_QUERY_S).topics[self._topic].partitions)
-        every = [TopicPartition(self._topic, number) for number in range(count)]
-        noted = [each.metadata or "" for each in consumer.committed(every, timeout=_QUERY_S) if each.offset >= 0]
-        return min((int(each) for each in noted if each.isdecimal()), default=count)
-
     def _on_revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.progress_s = math.inf
         self._commit(consumer, wait=True)  # also when the consumer is closed
@@ -210,3 +203,11 @@ class ConsumerFeed(ConsumerThread, Generic[Selected]):
         for each in partitions:
             self._offsets.forget((each.topic, each.partition))
             self._committed.pop((each.topic, each.partition), None)
+
+
+def _count_at_first(consumer: Consumer, topic: str) -> int:
+    """Return the number of partitions when the group was made: it is beside each position that the group has committed."""
+    count = len(consumer.list_topics(topic, timeout=_QUERY_S).topics[topic].partitions)
+    every = [TopicPartition(topic, number) for number in range(count)]
+    noted = [each.metadata or "" for each in consumer.committed(every, timeout=_QUERY_S) if each.offset >= 0]
+    return min((int(each) for each in noted if each.isdecimal()), default=count)
