@@ -12,6 +12,9 @@ from fogline.events.large_body import CHUNK_CONTENT_TYPE, BodyChunk, BodyEnd, Bo
 from fogline_cloud.flows.bodies.body_folder import BodyFolder, ChunkMissing, bodies_in, body_path
 from fogline_cloud.flows.deployed import loaded_parsers
 from fogline_cloud.flows.parsers import Reading
+from fogline_cloud.flows.replay.staging import ReplayFolders
+from fogline_cloud.flows.replay.table_replay import _parse
+from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.flows.worker.parse import Plan, parse
 from fogline_cloud.maintenance.body_expiry import delete_expired
 from fogline_cloud.settings import CloudSettings, FlowSettings, StoreSettings
@@ -129,6 +132,16 @@ def test_foreign_reference_is_dead_and_writes_nothing(folder, make_event, datare
 def test_parser_in_a_child_process_reads_the_body_too(folder, body_events):
     rows = rows_of(plan_for(folder, in_child=frozenset({"photo"})), body_events())
     assert rows[-1]["outcome"] == "ok"
+
+
+def test_replay_of_records_without_rows_brings_lost_bodies_back(folder, body_events):
+    events, plan = body_events(), plan_for(folder)
+    rows_of(plan, events)
+    bodies_in(str(folder), {}).file_system().delete_dir(body_path("gw-1", ID))
+    folders = ReplayFolders(*(TableFolder(str(folder / name)) for name in ReplayFolders.__struct_fields__))
+    (folder / "events").mkdir()
+    list(_parse(plan, "main", folders, "below/", [of_events(events)]))
+    assert b"".join(BodyFolder(bodies_in(str(folder), {})).chunks(events[-1])) == BODY
 
 
 @pytest.mark.slow

@@ -277,7 +277,8 @@ def _reparse(
 def _parse(
     plan: Plan, flow: str, folders: ReplayFolders, below: str, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    return stage_rows(folders, below, parse(with_children(plan), MicroBatch(flow, "", 0), batches))
+    rows = parse(with_children(plan), MicroBatch(flow, "", 0), batches, keep_bodies=True)  # which may be lost as the rows are
+    return stage_rows(folders, below, rows)
 
 
 def _send(
