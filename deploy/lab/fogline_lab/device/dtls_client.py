@@ -6,7 +6,7 @@ It can do what a sound client does not: offer any suite, any version and any ext
 import hashlib
 import secrets
 
-from fogline_edge.adapters.coap.dtls.cipher_suites import SUITES, CipherSuite, Protection, premaster, prf
+from fogline_edge.adapters.coap.dtls.cipher_suites import SUITES, CipherSuite, RecordProtection, premaster, prf
 from fogline_edge.adapters.coap.dtls.client_hello import Extension
 from fogline_edge.adapters.coap.dtls.diffie_hellman import X25519, EphemeralKey
 from fogline_edge.adapters.coap.dtls.wire import (
@@ -59,7 +59,7 @@ class DtlsClient:
         self._peer_cid: bytes | None = None
         self._peer_point: bytes | None = None
         self._master = b""
-        self.protection: Protection | None = None
+        self.protection: RecordProtection | None = None
 
     def hello(self, cookie: bytes = b"", sequence: int = 0) -> bytes:
         """Return the datagram of a ClientHello."""
@@ -175,7 +175,7 @@ class DtlsClient:
         return record
 
 
-class _ClientProtection(Protection):
+class _ClientProtection(RecordProtection):
     """Protection from the client's side: the other keys of the same block."""
 
     def __init__(self, suite: CipherSuite, master: bytes, randoms: bytes, cid_in: bytes, cid_out: bytes) -> None:

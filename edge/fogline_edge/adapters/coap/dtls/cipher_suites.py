@@ -55,7 +55,7 @@ def premaster(psk: bytes, shared: bytes | None) -> bytes:
     return len(other).to_bytes(2) + other + len(psk).to_bytes(2) + psk
 
 
-class Protection:
+class RecordProtection:
     """Seals the records of the gateway and opens those of one client, all of epoch 1.
 
     `cid_in`, `cid_out`: the connection ids that the client's records and the gateway's have; empty for none.

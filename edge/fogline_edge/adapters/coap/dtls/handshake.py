@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fogline.errors import Poison
-from fogline_edge.adapters.coap.dtls.cipher_suites import SUITES, CipherSuite, Protection, premaster, prf
+from fogline_edge.adapters.coap.dtls.cipher_suites import SUITES, CipherSuite, RecordProtection, premaster, prf
 from fogline_edge.adapters.coap.dtls.client_hello import ClientHello, Extension
 from fogline_edge.adapters.coap.dtls.diffie_hellman import GROUPS, EphemeralKey
 from fogline_edge.adapters.coap.dtls.wire import (
@@ -48,7 +48,7 @@ class Finished(NamedTuple):
     """The end of a handshake. `answer`: the gateway's last flight as one datagram; `repeat` makes it again."""
 
     owner: PskOwner
-    protection: Protection
+    protection: RecordProtection
     suite: CipherSuite
     answer: bytes
     repeat: Callable[[], bytes]
@@ -77,7 +77,7 @@ class Handshake:
         self._owner: PskOwner | None = None  # of the key; None also if nobody has this identity
         self._identity = b""
         self._master = b""
-        self._protection: Protection | None = None
+        self._protection: RecordProtection | None = None
         self._transcript = handshake_message(first.kind, first.sequence, first.body)
         self._flight = self._messages()
         self._transcript += b"".join(self._flight)
@@ -133,7 +133,7 @@ class Handshake:
         own = prf(self._master, b"server finished", self._digest(), _FINISHED_BYTES)
         message = handshake_message(HandshakeType.FINISHED, self._message, own)
 
-        def answer(protection: Protection) -> bytes:
+        def answer(protection: RecordProtection) -> bytes:
             return self._plain(ContentType.CHANGE_CIPHER_SPEC, b"\x01") + protection.seal(ContentType.HANDSHAKE, message)
 
         protection = self._protection
@@ -186,7 +186,7 @@ class Handshake:
         psk = self._owner.key.key if self._owner is not None else secrets.token_bytes(16)
         self._master = self._master_secret(premaster(psk, shared))
         randoms = self._random + self.hello.random
-        self._protection = Protection(self._suite, self._master, randoms, self._cid_in, self._cid_out)
+        self._protection = RecordProtection(self._suite, self._master, randoms, self._cid_in, self._cid_out)
 
     def _master_secret(self, secret: bytes) -> bytes:
         if Extension.EXTENDED_MASTER_SECRET in self.hello.extensions:

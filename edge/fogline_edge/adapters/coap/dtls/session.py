@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fogline_edge.adapters.coap.dtls.cipher_suites import Protection
+from fogline_edge.adapters.coap.dtls.cipher_suites import RecordProtection
 from fogline_edge.adapters.coap.dtls.replay_window import ReplayWindow
 from fogline_edge.adapters.coap.wire import Endpoint
 
@@ -34,7 +34,7 @@ class Session:
         address: Endpoint,
         *,
         key_number: int,
-        protection: Protection,
+        protection: RecordProtection,
         repeat: Callable[[], bytes],
         now_s: float,
     ) -> None:
