@@ -20,6 +20,8 @@ from fogline_lab.intermediary.artemis import Artemis
 from fogline_lab.intermediary.router import Router
 
 EVENTS = 20_000
+SENDERS = 4
+"""Commands of one device that are under way at a time."""
 VERDICT_S = 240.0
 NEVER_RAN = {CommandState.EXPIRED, CommandState.REJECTED, CommandState.CANCELLED}
 
@@ -61,7 +63,7 @@ async def commanded(world, devices, work):
 
     security = world.site.client(Role.OPERATOR, "alice")
     async with Operator(HERE, world.ports["bridge-1"], world.line.tenant, security=security) as operator:
-        await asyncio.gather(done, *(send(operator, each) for each in devices.values()))
+        await asyncio.gather(done, *(send(operator, each) for each in [*devices.values()] * SENDERS))
     return verdicts
 
 
@@ -69,7 +71,8 @@ def judge(devices, verdicts):
     """0 late, 0 twice; and a verdict says what the device did."""
     ran = Counter(command for device in devices.values() for command in device.ran)
     states = {each.command_id: each.state for each in verdicts}
-    print(f"{len(verdicts)} commands: {Counter(states.values())}, {len(ran)} ran")
+    counts = ", ".join(f"{count} {state}" for state, count in Counter(states.values()).most_common())
+    print(f"{len(verdicts)} commands: {counts}; {len(ran)} ran")
     assert [command for device in devices.values() for command in device.late] == []
     assert [command for command, times in ran.items() if times > 1] == []
     assert [command for command, state in states.items() if state is CommandState.SUCCEEDED and not ran[command]] == []

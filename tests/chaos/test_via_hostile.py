@@ -6,6 +6,7 @@ from collections import Counter
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec.structs import replace
 
 from chaos.via_world import via_world
 from fogline.amqp.wire import decode, encode
@@ -102,8 +103,6 @@ async def test_via_an_enemy_a_forged_command_runs_on_no_device_and_a_replayed_on
 
 
 def _with(message, **properties):
-    from msgspec.structs import replace
-
     return replace(message, properties={**message.properties, **properties})
 
 
