@@ -79,28 +79,17 @@ class CredentialStore:
 
     def newest_oscore(self, device: str) -> OscoreOwner | None:
         """Return the OSCORE key of a device that was added last; None if none counts."""
-        found, now_ms = self._devices.get(device), self._now_ms()
-        keys = found.keys if found is not None else []
-        newest = max(
-            (each for each in keys if isinstance(each, OscoreKey) and each.valid_at(now_ms)),
-            key=lambda each: each.number,
-            default=None,
-        )
-        return OscoreOwner(device, newest) if newest is not None else None
+        keys = [each for each in self.keys(device) if isinstance(each, OscoreKey)]
+        return OscoreOwner(device, max(keys, key=lambda each: each.number)) if keys else None
 
     def is_protected(self, device: str) -> bool:
         """Return True if messages of this device without protection must be refused: it has, or had, a key."""
         return not self.complete or device in self._devices
 
-    def has_key(self, device: str) -> bool:
-        """Return True if a key of this device counts."""
+    def keys(self, device: str) -> list[DeviceKey]:
+        """Return the keys of a device that count."""
         found, now_ms = self._devices.get(device), self._now_ms()
-        return found is not None and any(each.valid_at(now_ms) for each in found.keys)
-
-    def is_valid(self, device: str, number: int) -> bool:
-        """Return True if a key still counts."""
-        found, now_ms = self._devices.get(device), self._now_ms()
-        return found is not None and any(each.number == number and each.valid_at(now_ms) for each in found.keys)
+        return [each for each in found.keys if each.valid_at(now_ms)] if found is not None else []
 
     def when_ended(self, call: OnEnded) -> None:
         """Call `call` for each key that ends from now on. A session that it opened must end then."""
@@ -124,7 +113,7 @@ class CredentialStore:
             self._put(each)
             numbers = {key.number for key in each.keys}
             ended += [(device, number) for device, number in former if number not in numbers]
-        self._tell(ended)
+        _tell(self._on_ended, ended)
 
     def end_expired(self) -> float | None:
         """Tell of the keys whose time is over, also of those told before.
@@ -136,13 +125,8 @@ class CredentialStore:
             live: list[DeviceKey] = [key for key in each.keys if key.valid_at(now_ms)]
             next_ms += [key.until_ms for key in live if key.until_ms]
             ended += [(each.device, key.number) for key in each.keys if not key.valid_at(now_ms)]
-        self._tell(ended)
+        _tell(self._on_ended, ended)
         return max(0.0, (min(next_ms) - now_ms) / 1000) if next_ms else None
-
-    def _tell(self, ended: list[tuple[str, int]]) -> None:
-        for device, number in ended:
-            for call in self._on_ended:
-                call(device, number)
 
     def _put(self, each: DeviceCredentials) -> None:
         self._devices[each.device] = each
@@ -166,3 +150,9 @@ class CredentialStore:
             if others:
                 self._oscore[key.device_id] = others
         return [(device, key.number) for key in former.keys] if former is not None else []
+
+
+def _tell(listeners: Iterable[OnEnded], ended: Iterable[tuple[str, int]]) -> None:
+    for device, number in ended:
+        for call in listeners:
+            call(device, number)

@@ -93,7 +93,7 @@ class ContextTable:
 
     def is_locked(self, device: str) -> bool:
         """Return True if a device had keys, and none of them counts any more."""
-        return self._credentials.is_protected(device) and not self._credentials.has_key(device)
+        return self._credentials.is_protected(device) and not self._credentials.keys(device)
 
     def find(self, option: ObjectSecurity) -> list[LiveContext]:
         """Return the contexts that a request may be sealed with: most often one, none for an unknown or revoked key."""
