@@ -20,9 +20,14 @@ from fogline_cloud.kafka.records import position_of
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.sources import gather
 from fogline_cloud.settings import FlowSettings
+from fogline_cloud.shard.topic_admin import create_topics
+from fogline_lab.kafka_broker import KafkaBroker
 from fogline_lab.line.process_line import Fact, ProcessLine
 from fogline_lab.supervisor import kill_child, start_child
+from fogline_lab.waiting import until
 
+LIMIT_S = 180.0
+"""Limit of each wait, on a machine where two brokers, a mirror and Spark share the cores."""
 Place = tuple[str, str, int]
 """Gateway, stream and sequence."""
 
@@ -31,7 +36,7 @@ class DrillLine:
     """One bridge, a gateway in each of two shards, and the flow. `flow` has the Kafka of `site`."""
 
     def __init__(self, spark: SparkSession, tenant: str, folder: Path, bootstrap: str) -> None:
-        self.site = ProcessLine(tenant, folder, bootstrap, shards=2)
+        self.site = ProcessLine(tenant, folder, bootstrap, shards=2, pace_s=0.5)
         self.folder = folder
         self._spark = spark
 
@@ -73,22 +78,43 @@ class DrillLine:
         for command in commands:
             assert await asyncio.to_thread(main, [*command, "--config", str(self.config())]) == 0, command
         await start_child(bridge)
-        await self.lands("nothing lands in the other Kafka")
+        await until(self._is_empty, "the gateways do not go on in the other Kafka", LIMIT_S)
 
-    def config(self) -> Path:
-        """Return the settings file of the flow and of operators."""
-        path = self.folder / "cloud.toml"
+    async def _is_empty(self) -> bool:
+        """Return True if each gateway has handed on all that it has. Its load goes on."""
+        streams = [each for outbox in self.site.outboxes.values() for each in await outbox.streams.pending()]
+        return all(each.head == each.settled for each in streams)
+
+    def make_topics_in(self, bootstrap: str) -> None:
+        """Make the tenant's topics in another Kafka, which its bridges do not use yet."""
+        cloud = msgspec.structs.replace(self.site.cloud, kafka={"bootstrap.servers": bootstrap})
+        create_topics(KafkaClients(cloud.kafka), cloud, 1)
+
+    async def has_every_gateway(self, bootstrap: str) -> bool:
+        """Return True if another Kafka has an event of each gateway."""
+        clients = KafkaClients({"bootstrap.servers": bootstrap})
+        found = await asyncio.to_thread(self.records, clients)
+        return {place[0] for each in found if (place := place_of(each))} >= self.site.outboxes.keys()
+
+    async def lacks_nothing(self, kafka: KafkaBroker, former: Path) -> bool:
+        """Return True if `fogline topics compare` says that this Kafka has all that the former one has."""
+        here = self.config("compare", kafka.bootstrap)
+        return await asyncio.to_thread(main, ["topics", "compare", str(former), "--config", str(here)]) == 0
+
+    def config(self, name: str = "cloud", bootstrap: str = "") -> Path:
+        """Return a settings file of the flow and of operators, by default with the Kafka that bridges use now."""
+        path = self.folder / f"{name}.toml"
         path.write_text(
             f'tenant = "{self.site.tenant}"\nshards = {self.site.shards}\n'
-            f'[kafka]\n"bootstrap.servers" = "{self.site.bootstrap}"\n'
+            f'[kafka]\n"bootstrap.servers" = "{bootstrap or self.site.bootstrap}"\n'
             f'[flow]\ntables = "{self.folder / "tables"}"\ncheckpoint = "{self.folder / "checkpoint"}"\n'
         )
         return path
 
-    def records(self) -> list[CommittedRecord]:
-        """Return the records of the raw topics."""
-        names = topics.raw_topics(self.site.tenant)
-        return list(read_committed(self.site.clients, {(name, n): None for name in names for n in range(self.site.shards)}))
+    def records(self, clients: KafkaClients | None = None) -> list[CommittedRecord]:
+        """Return the records of the raw topics, by default of the Kafka that bridges use now."""
+        places = {(name, n): None for name in topics.raw_topics(self.site.tenant) for n in range(self.site.shards)}
+        return list(read_committed(clients or self.site.clients, places))
 
     def events(self) -> dict[Place, Fact | None]:
         """Return each event in Kafka, and the fact that a device counted, if it is one."""

@@ -19,8 +19,14 @@ Headers = list[tuple[str, bytes]]
 CHAIN = "fogline_chain"
 """The chain value of a batch's last event. In hex, because consumers decode headers as UTF-8."""
 
+REPLAYED = "ce_replayed"
+"""The header of an event that its gateway may have sent before, in another stream."""
 REBUILT = "fogline_rebuilt"
 """A header of gap records that `fogline topics rebuild` writes for events that the tables have, but Kafka lost."""
+COPIED = "fogline_copied"
+"""A header of records that `fogline topics rebuild` brings from another Kafka.
+
+They are marked as replayed too, because their gateway may have sent some of them again meanwhile."""
 MAX_SEQUENCE = 2**63 - 1
 
 
@@ -61,7 +67,7 @@ def record_of_object(event: EventObject, tenant: str, device: str, data: bytes, 
     if event.stream:
         headers.append(("ce_sequence", b"%d" % event.sequence))
     if event.replayed:
-        headers.append(("ce_replayed", b"true"))
+        headers.append((REPLAYED, b"true"))
     if chain is not None:
         headers.append((CHAIN, chain.hex().encode()))
     return KafkaRecord(device.encode(), data, headers)
@@ -134,7 +140,7 @@ def known_position(headers: Sequence[tuple[str, bytes]], value: bytes) -> Stream
 def is_replayed(headers: Mapping[str, bytes]) -> bool:
     """Return True if a gateway sent it again, unable to prove it unsent, or a client without sequences gave it an id."""
     own_id = not headers.get("ce_stream") and headers.get("ce_dedup") == Dedup.STRONG.encode()
-    return own_id or headers.get("ce_replayed") == b"true"
+    return own_id or headers.get(REPLAYED) == b"true"
 
 
 def completed(headers: Mapping[str, bytes], *, position: Callable[[], str], ingested_ns: int) -> Mapping[str, bytes]:

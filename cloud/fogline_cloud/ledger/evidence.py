@@ -17,7 +17,7 @@ from fogline.gateway.ledger import STATEMENT_CONTENT_TYPE, decode_statement
 from fogline_cloud.flows.tables.schema import RETENTION, EventOutcome
 from fogline_cloud.kafka.clients import Partition
 from fogline_cloud.kafka.committed_records import CommittedRecord
-from fogline_cloud.kafka.records import StreamPosition, is_replayed, known_position
+from fogline_cloud.kafka.records import COPIED, StreamPosition, is_replayed, known_position
 from fogline_cloud.ledger.arrow_rows import KafkaPosition, equals, is_of_tenant, runs, stream_rows, streams_of
 from fogline_cloud.ledger.balance import Loss, StreamEvidence
 from fogline_cloud.ledger.marks import EvidenceMarks, StreamMarks, StreamRecords
@@ -127,7 +127,7 @@ class EvidenceReader:
         elif content_type == GAP_CONTENT_TYPE:
             collected.gaps.add(position.first, position.last)
             _take_loss(collected.losses, position, record.value)
-        elif not is_replayed(headers):
+        elif COPIED in headers or not is_replayed(headers):
             collected.arrivals.add(position.last, position.last)
 
     def take_rows(self, rows: pa.Table) -> pa.Table:

@@ -9,7 +9,7 @@ import msgspec
 from fogline.events.event import Lane
 from fogline_cloud.kafka.clients import Partition
 from fogline_cloud.kafka.records import REBUILT, StreamPosition, known_position
-from fogline_cloud.ledger.ranges import SpanCollector, without
+from fogline_cloud.ledger.ranges import Span, SpanCollector, without
 from fogline_cloud.shard.admission import StreamKey
 
 
@@ -88,6 +88,10 @@ class HeldRecords:
         """Return the highest sequence of a stream, 0 for none."""
         found = self._spans.get(key)
         return found.result().last if found is not None else 0
+
+    def streams(self) -> list[tuple[str, str, str, list[Span]]]:
+        """Return gateway, stream, lane and sequences of each stream."""
+        return [(*key, self.lanes[key].value, self._spans[key].result().spans) for key in sorted(self._spans)]
 
     def positions(self, table: str, partitions: Sequence[Partition]) -> dict[Partition, int]:
         """Return the next offset that a table lacks, of each partition."""

@@ -18,8 +18,8 @@ from fogline_cloud.flows.start.flow_state import read_states, set_positions
 from fogline_cloud.flows.tables.files import tables_in
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients, Partition
-from fogline_cloud.kafka.committed_records import read_committed
-from fogline_cloud.kafka.records import REBUILT, known_position, record_of
+from fogline_cloud.kafka.committed_records import CommittedRecord, read_committed
+from fogline_cloud.kafka.records import COPIED, REBUILT, REPLAYED, StreamPosition, known_position, record_of
 from fogline_cloud.ledger.ranges import Span
 from fogline_cloud.rebuild.held import HeldRecords, StreamTail, TableProgress
 from fogline_cloud.rebuild.raw_records import RawRecords
@@ -35,8 +35,9 @@ WHY = "these events are in table events; Kafka lost their records before table r
 
 @dataclass(slots=True)
 class Rebuilt:
-    """Result. `records`: written from `raw`; `there`: already in Kafka. `positions`: by table, where the flow goes on.
+    """Result. `records`: written from `raw` or another Kafka. `there`: already in Kafka.
 
+    `positions`: by table, where the flow goes on.
     `replaced`: sequences, by gateway, stream and lane, of which only the tables have the events. A gap record stands for them.
     `marked`: streams of which Kafka has no record, and which get their high-water mark from the tables.
     """
@@ -48,8 +49,21 @@ class Rebuilt:
     positions: dict[str, dict[Partition, int]] = field(default_factory=dict)
 
 
-def rebuild(settings: CloudSettings, *, from_raw: bool, on_step: Callable[[str], None]) -> Rebuilt:
-    """Rebuild records (`from_raw`), marks and positions in the Kafka of the settings. Raises `Misconfigured`, `Unreachable`."""
+def compare(settings: CloudSettings, other: CloudSettings) -> list[tuple[str, str, str, list[Span]]]:
+    """Return the sequences that another Kafka has and this one lacks, by gateway, stream and lane. Raises `Unreachable`."""
+    here, lacks = _held(settings, KafkaClients(settings.kafka), {}), HeldRecords({})
+    for partition, position, _ in _lacking(here, other):
+        lacks.add(partition, position)
+    return lacks.streams()
+
+
+def rebuild(
+    settings: CloudSettings, *, from_raw: bool = False, other: CloudSettings | None = None, on_step: Callable[[str], None]
+) -> Rebuilt:
+    """Rebuild records, marks and positions in the Kafka of the settings. Raises `Misconfigured`, `Unreachable`.
+
+    `from_raw`: records of table `raw` that it lacks. `other`: those of the streams of another Kafka.
+    """
     clients, tenant = KafkaClients(settings.kafka), settings.tenant
     topics.require([topic.name for topic in topics.all_topics(tenant, settings.shards)], clients.topics())
     result, states = Rebuilt(), {state.table: state for state in read_states(settings)}
@@ -58,6 +72,8 @@ def rebuild(settings: CloudSettings, *, from_raw: bool, on_step: Callable[[str],
     with Shards(clients, tenant, settings.shards) as shards:
         if from_raw:
             _write_records(settings, clients, shards, result, on_step)
+        if other is not None:
+            _copy_records(settings, clients, shards, other, result)
         held = _held(settings, clients, {})
         _write_marks(settings, shards, held, known.tails, result)
         on_step(f"{len(result.replaced)} gap records, {result.marked} high-water marks from the tables")
@@ -107,6 +123,27 @@ def _write_records(
             result.there += 1
         shards.commit()
         on_step(f"{result.records} records of table raw are written, {result.there} were there")
+
+
+def _copy_records(
+    settings: CloudSettings, clients: KafkaClients, shards: Shards, other: CloudSettings, result: Rebuilt
+) -> None:
+    """Write the records of streams that another Kafka has, marked as replayed."""
+    for (_, shard), position, record in _lacking(_held(settings, clients, {}), other):
+        headers = [each for each in record.headers if each[0] != REPLAYED]
+        topic = topics.of_lane(position.lane, settings.tenant)
+        shards.write(topic, shard, record.key, record.value, [*headers, (REPLAYED, b"true"), (COPIED, b"true")])
+        result.records += 1
+    shards.commit()
+
+
+def _lacking(here: HeldRecords, other: CloudSettings) -> Iterator[tuple[Partition, StreamPosition, CommittedRecord]]:
+    clients = KafkaClients(other.kafka)
+    topics.require(topics.raw_topics(other.tenant), clients.topics())
+    for record in read_committed(clients, dict.fromkeys(_partitions(other)), lean=True):
+        position = known_position(record.headers, record.value)
+        if position is not None and not here.has(position):
+            yield (record.topic, record.partition), position, record
 
 
 def _write_marks(

@@ -18,7 +18,7 @@ from fogline_cloud.kafka.clients import KafkaClients, ids_of
 from fogline_cloud.kafka.records import record_of
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.sources import gather
-from fogline_cloud.rebuild.rebuild import rebuild
+from fogline_cloud.rebuild.rebuild import compare, rebuild
 from fogline_cloud.shard.recovery import recover
 from fogline_cloud.shard.topic_admin import create_topics
 from fogline_lab.events import NOW_NS, make_event
@@ -107,3 +107,35 @@ def test_a_new_kafka_gets_the_records_of_raw_and_marks_that_know_what_the_tables
 
     assert (again.records, again.replaced, sequences(site)) == (0, [], there)
     assert again.positions == found.positions
+
+
+@pytest.mark.fault("K31")
+def test_what_only_the_former_kafka_has_is_named_and_can_be_brought(site):
+    """A mirror was behind: of two streams it lacks the end, of one everything."""
+
+    def behind(records):
+        return [each for each in records if stream_and_sequence(each) not in lost]
+
+    lost = {(AIR, number) for number in (60, 61)} | {(YARD, 31)} | {(ALARMS, number) for number in range(1, 22)}
+    mirror = site.with_topics(behind)
+
+    named = {
+        (stream, n)
+        for _, stream, _, spans in compare(mirror.settings, site.settings)
+        for a, b in spans
+        for n in range(a, b + 1)
+    }
+    assert named == lost
+    assert rebuild(mirror.settings, other=site.settings, on_step=lambda _: None).records == len(lost)
+    assert sequences(mirror) == sequences(site)
+    brought = [dict(each.headers) for each in mirror.records() if stream_and_sequence(each) in lost]
+    assert {each["ce_replayed"] for each in brought} == {b"true"}
+    assert compare(mirror.settings, site.settings) == []
+    assert rebuild(mirror.settings, other=site.settings, on_step=lambda _: None).records == 0
+    streams = gather(KafkaClients(mirror.settings.kafka), mirror.settings).streams
+    assert [finding for each in streams for finding in judge(each)] == []
+
+
+def stream_and_sequence(record) -> tuple[str, int]:
+    headers = dict(record.headers)
+    return headers["ce_stream"].decode(), int(headers["ce_sequence"])

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 from fogline.process.console.command_line import add_watch
@@ -10,6 +11,7 @@ from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.kafka import acl_admin
 from fogline_cloud.kafka import rights as kafka_rights
 from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.ledger.ranges import shown
 from fogline_cloud.reshard.reshard import reshard
 from fogline_cloud.settings import CloudSettings, load
 from fogline_cloud.shard import topic_admin
@@ -47,14 +49,30 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
         "repeated.",
         **raw,
     )
-    rebuild.add_argument("--from-raw", action="store_true", help="first write the records of table raw to the topics")
+    source = rebuild.add_mutually_exclusive_group()
+    source.add_argument("--from-raw", action="store_true", help="first write the records of table raw that Kafka lacks")
+    source.add_argument(
+        "--from-kafka",
+        type=Path,
+        metavar="FILE",
+        help="first copy what Kafka lacks of the streams of another Kafka, that of this settings file",
+    )
+    compare = add_command(
+        commands,
+        "compare",
+        run_compare,
+        "print the sequences that another Kafka has and this one lacks; exit status 1 if there are any",
+        epilog="example: fogline topics compare former.toml",
+    )
+    compare.add_argument("other", type=Path, metavar="FILE", help="the settings file of the other Kafka")
 
 
 def run_rebuild(arguments: argparse.Namespace) -> int:
     """Rebuild records, marks and positions in another Kafka."""
     from fogline_cloud.rebuild.rebuild import rebuild  # noqa: PLC0415 - a bridge needs no Arrow
 
-    found = rebuild(load(arguments.config), from_raw=arguments.from_raw, on_step=tell)
+    other = None if arguments.from_kafka is None else load(arguments.from_kafka)
+    found = rebuild(load(arguments.config), from_raw=arguments.from_raw, other=other, on_step=tell)
     places = [
         (table, *place, offset) for table, of_table in found.positions.items() for place, offset in sorted(of_table.items())
     ]
@@ -71,6 +89,22 @@ def run_rebuild(arguments: argparse.Namespace) -> int:
         show(f"table {table}: {topic}[{partition}] goes on at offset {offset}")
     show(f"{found.records} records written, {found.there} were there; {found.marked} streams have a mark from the tables only")
     return 0
+
+
+def run_compare(arguments: argparse.Namespace) -> int:
+    """Print what another Kafka has and this one lacks. Return 1 if there is anything."""
+    from fogline_cloud.rebuild.rebuild import compare  # noqa: PLC0415 - a bridge needs no Arrow
+
+    found = compare(load(arguments.config), load(arguments.other))
+    if arguments.json:
+        names = ("gateway", "stream", "lane", "sequences")
+        show(json.dumps({"lacks": [dict(zip(names, each, strict=True)) for each in found]}))
+    else:
+        for gateway, stream, lane, spans in found:
+            show(f"lacking: {gateway} {lane} {stream}: {shown(spans, len(spans))}")
+        if not found:
+            show("this Kafka has every sequence of the other one")
+    return 1 if found else 0
 
 
 def run_create(arguments: argparse.Namespace) -> int:

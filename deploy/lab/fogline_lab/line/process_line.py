@@ -41,13 +41,17 @@ Fact = tuple[str, int]
 
 @dataclass
 class ProcessLine:
-    """A tenant of four shards. `acknowledged`: what gateways have acknowledged to their devices."""
+    """A tenant of four shards. `acknowledged`: what gateways have acknowledged to their devices.
+
+    `pace_s`: the pause of a gateway's device after each group of events.
+    """
 
     tenant: str
     folder: Path
     bootstrap: str
     shards: int = 4
     replication: int = 1
+    pace_s: float = 0.05
     acknowledged: set[Fact] = field(default_factory=set)
     outboxes: dict[str, Outbox] = field(default_factory=dict)
     bridges: dict[str, ChildProcess] = field(default_factory=dict)
@@ -209,7 +213,7 @@ class ProcessLine:
 
 
 async def _load(line: ProcessLine, name: str, outbox: Outbox) -> None:
-    """Store a few hundred events a second until `drain`."""
+    """Store events until `drain`."""
     first, loop = 1, asyncio.get_running_loop()
     while line.loading:
         receipts: dict[int, asyncio.Future[Receipt]] = {n: loop.create_future() for n in range(first, first + GROUP)}
@@ -218,4 +222,4 @@ async def _load(line: ProcessLine, name: str, outbox: Outbox) -> None:
         assert set(await asyncio.gather(*receipts.values())) == {Receipt.STORED}
         line.acknowledged |= {(name, number) for number in receipts}
         first += GROUP
-        await asyncio.sleep(0.05)  # the device's own pace
+        await asyncio.sleep(line.pace_s)  # the device's own pace
