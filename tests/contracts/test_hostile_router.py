@@ -77,7 +77,7 @@ async def test_messages_come_as_often_as_the_kind_of_mischief_says(kind, came):
         (Mischief.STRIP, lambda each, _: "message_signature" not in each.properties),
         (Mischief.SWAP_BODIES, lambda each, number: int(each.body) == 1 - number),
     ],
-    ids=str,
+    ids=["alter_body", "alter_property", "strip", "swap_bodies"],
 )
 async def test_messages_come_altered_as_the_kind_of_mischief_says(kind, differs):
     here, _, _ = await passed(kind, 2)
