@@ -45,11 +45,13 @@ class HeldRecords:
 
     `tables`: by name, how far a table has the former records. It has those of a partition up to one, and none behind it,
     because a flow reads a partition in its order. Records that `rebuild` wrote in place of lost ones count as had.
+    `lanes`, `shards`: of each stream, its lane and the partitions with its records.
     """
 
     def __init__(self, tables: Mapping[str, TableProgress]) -> None:
         self.records = 0
         self.lanes: dict[StreamKey, Lane] = {}
+        self.shards: dict[StreamKey, set[int]] = defaultdict(set)
         self.clients: dict[Partition, int] = defaultdict(int)
         self._spans: dict[StreamKey, SpanCollector] = defaultdict(SpanCollector)
         self._tables = tables
@@ -77,6 +79,7 @@ class HeldRecords:
             return
         key = (position.gateway, position.stream)
         self.lanes.setdefault(key, position.lane)
+        self.shards[key].add(partition[1])
         self._spans[key].add(position.first, position.last)
 
     def has(self, position: StreamPosition) -> bool:

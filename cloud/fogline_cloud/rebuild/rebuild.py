@@ -39,7 +39,8 @@ class Rebuilt:
 
     `positions`: by table, where the flow goes on.
     `replaced`: sequences, by gateway, stream and lane, of which only the tables have the events. A gap record stands for them.
-    `marked`: streams of which Kafka has no record, and which get their high-water mark from the tables.
+    `marked`: streams of which their shard lacks records: Kafka has none, or they are from before `fogline topics reshard`.
+    Their high-water mark is written by itself.
     """
 
     records: int = 0
@@ -76,7 +77,7 @@ def rebuild(
             _copy_records(settings, clients, shards, other, result)
         held = _held(settings, clients, {})
         _write_marks(settings, shards, held, known.tails, result)
-        on_step(f"{len(result.replaced)} gap records, {result.marked} high-water marks from the tables")
+        on_step(f"{len(result.replaced)} gap records, {result.marked} high-water marks")
         progress = {}
         if events is not None:
             progress["events"] = known
@@ -149,24 +150,34 @@ def _lacking(here: HeldRecords, other: CloudSettings) -> Iterator[tuple[Partitio
 def _write_marks(
     settings: CloudSettings, shards: Shards, held: HeldRecords, tails: Mapping[StreamKey, StreamTail], result: Rebuilt
 ) -> None:
-    now_ms = time.time_ns() // 1_000_000
     for key, lane, last in _ahead(held, tails):
         gateway, stream = key
         shard, there = shard_of(gateway, settings.shards), held.last(key)
         if there:
             gap = Gap(GapReason.REBUILT, there + 1, last, WHY)
             event = gap_event(
-                gap, tenant=settings.tenant, gateway=gateway, stream=stream, lane=lane, now_ns=now_ms * 1_000_000, replayed=True
+                gap, tenant=settings.tenant, gateway=gateway, stream=stream, lane=lane, now_ns=time.time_ns(), replayed=True
             )
             record = record_of(event)
             headers = [*record.headers, (REBUILT, b"true")]
             shards.write(topics.of_lane(lane, settings.tenant), shard, record.key, record.value, headers)
             result.replaced.append((gateway, stream, lane.value, (there + 1, last)))
         else:
-            state = StreamState(gateway=gateway, stream=stream, lane=lane, hwm=last, landed=last, changed_ms=now_ms)
-            shards.write(topics.checkpoint(settings.tenant), shard, *stream_entry(state))
+            _write_mark(settings, shards, key, lane, last)
+            result.marked += 1
+    for key, found in held.shards.items():
+        if found != {shard_of(key[0], settings.shards)}:
+            _write_mark(settings, shards, key, held.lanes[key], held.last(key))
             result.marked += 1
     shards.commit()
+
+
+def _write_mark(settings: CloudSettings, shards: Shards, key: StreamKey, lane: Lane, last: int) -> None:
+    """Write the checkpoint entry of a stream to its shard."""
+    gateway, stream = key
+    now_ms = time.time_ns() // 1_000_000
+    state = StreamState(gateway=gateway, stream=stream, lane=lane, hwm=last, landed=last, changed_ms=now_ms)
+    shards.write(topics.checkpoint(settings.tenant), shard_of(gateway, settings.shards), *stream_entry(state))
 
 
 def _ahead(held: HeldRecords, tails: Mapping[StreamKey, StreamTail]) -> Iterator[tuple[StreamKey, Lane, int]]:

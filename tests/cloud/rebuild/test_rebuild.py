@@ -9,7 +9,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable, write_deltalake
 
+from fogline.address import shard_of
 from fogline.errors import Unreachable
+from fogline.events.event import Lane
 from fogline_cloud.flows.start.flow_state import read_states
 from fogline_cloud.flows.tables import schema
 from fogline_cloud.flows.tables.schema import arrow_schema
@@ -22,7 +24,7 @@ from fogline_cloud.rebuild.rebuild import compare, rebuild
 from fogline_cloud.shard.recovery import recover
 from fogline_cloud.shard.topic_admin import create_topics
 from fogline_lab.events import NOW_NS, make_event
-from fogline_lab.ledger_site import AIR, ALARMS, SHARDS, YARD, make_site
+from fogline_lab.ledger_site import AIR, ALARMS, SHARDS, YARD, make_site, stream_of
 
 IN_RAW, IN_EVENTS = 50, 27
 """Table `raw` has AIR up to the first one, `events` has YARD up to the second one, and all of AIR."""
@@ -107,6 +109,18 @@ def test_a_new_kafka_gets_the_records_of_raw_and_marks_that_know_what_the_tables
 
     assert (again.records, again.replaced, sequences(site)) == (0, [], there)
     assert again.positions == found.positions
+
+
+@pytest.mark.fault("K29")
+def test_a_stream_from_before_more_shards_has_its_mark_in_its_new_shard(kafka, folder):
+    """Its records stay in the partition of the former shard."""
+    made = make_site(kafka.bootstrap, folder / "tables", [])
+    home, tenant = shard_of("gw-1", SHARDS), made.settings.tenant
+    events = [msgspec.structs.replace(each, tenant=tenant) for each in stream_of("gw-1", AIR, Lane.TELEMETRY, 9)]
+    made.produce([(topics.telemetry(tenant), 1 - home, record_of(each)) for each in events])
+    flow = msgspec.structs.replace(made.settings.flow, tables=str(folder / "none"))
+    rebuild(msgspec.structs.replace(made.settings, flow=flow), on_step=lambda _: None)
+    assert recover(KafkaClients(made.settings.kafka), tenant, home).known["gw-1", AIR].hwm == 10
 
 
 @pytest.mark.fault("K31")
