@@ -1,4 +1,4 @@
-"""Crash points at which tests kill a bridge, and a gateway that commands a device behind a broker."""
+"""Crash points at which tests kill a bridge, a gateway and `fogline topics reshard`."""
 
 from fogline.process.crash_points import CrashPoint
 
@@ -9,9 +9,16 @@ BRIDGE_POINTS = (
     CrashPoint.IN_TRANSACTION,
     CrashPoint.AFTER_COMMIT_BEFORE_SETTLING,
 )
+BODY_POINTS = (CrashPoint.BEFORE_COMMIT, CrashPoint.BEFORE_BODY_COMMIT, CrashPoint.AFTER_BODY_COMMIT_BEFORE_ACK)
 BROKER_POINTS = (CrashPoint.AFTER_PUBLISH_BEFORE_PUBACK, CrashPoint.AFTER_PUBACK_BEFORE_ECHO)
 CANCEL_POINTS = (CrashPoint.BEFORE_CANCELLING_COMMIT, CrashPoint.BEFORE_CANCEL_SENT)
 DIRECT_POINTS = (CrashPoint.BEFORE_COMMAND_SENT, CrashPoint.BEFORE_COMMAND_END_COMMIT, CrashPoint.BEFORE_COMMAND_SETTLED)
+RESHARD_POINTS = (
+    CrashPoint.BEFORE_LAYOUT,
+    CrashPoint.AFTER_LAYOUT,
+    CrashPoint.AFTER_FORMER_SHARD_TAKEN,
+    CrashPoint.AFTER_MOVE,
+)
 RULE_POINTS = (
     CrashPoint.AFTER_RULE_COMMAND_BEFORE_COMMIT,
     CrashPoint.AFTER_RULE_COMMIT_BEFORE_QUEUE,

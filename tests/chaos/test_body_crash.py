@@ -6,7 +6,7 @@ import signal
 import httpx
 import pytest
 
-from fogline.process.crash_points import CrashPoint
+from chaos.places_to_crash import BODY_POINTS
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import load
 from fogline_lab.gateway.gateway_process import SETTINGS
@@ -42,9 +42,7 @@ async def read_bodies(folder) -> JoinedBodies:
 
 
 @pytest.mark.fault("C1", "C2")
-@pytest.mark.parametrize(
-    "point", [CrashPoint.BEFORE_COMMIT, CrashPoint.BEFORE_BODY_COMMIT, CrashPoint.AFTER_BODY_COMMIT_BEFORE_ACK]
-)
+@pytest.mark.parametrize("point", BODY_POINTS)
 async def test_large_body_without_a_response_is_stored_once_and_no_chunk_is_left_without_an_end(folder, gateway, point):
     body = make_body(1, SIZE)
     try:

@@ -9,6 +9,7 @@ from collections import defaultdict
 import pytest
 from msgspec.structs import replace
 
+from chaos.places_to_crash import RESHARD_POINTS
 from fogline.address import shard_of
 from fogline.errors import Misconfigured, Unreachable
 from fogline.process.crash_points import VARIABLE, CrashPoint
@@ -43,7 +44,6 @@ BEFORE, AFTER = 2, 3
 GATEWAYS = [f"gw-{number}" for number in range(12)]
 MOVED = [name for name in GATEWAYS if shard_of(name, BEFORE) != shard_of(name, AFTER)]
 STAYED = [name for name in GATEWAYS if name not in MOVED]
-POINTS = (CrashPoint.BEFORE_LAYOUT, CrashPoint.AFTER_LAYOUT, CrashPoint.AFTER_FORMER_SHARD_TAKEN, CrashPoint.AFTER_MOVE)
 
 
 class Site:
@@ -215,7 +215,7 @@ def test_a_killed_command_goes_on_and_no_bridge_serves_until_it_has_ended(site, 
     config, server = folder / "cloud.toml", site.after.kafka["bootstrap.servers"]
     config.write_text(f'tenant = "{site.tenant}"\nshards = {AFTER}\n[kafka]\n"bootstrap.servers" = "{server}"\n')
     command = [find_script("fogline"), "topics", "reshard", "--json", "--config", config]
-    for point in POINTS:
+    for point in RESHARD_POINTS:
         killed = subprocess.run(command, env=os.environ | {VARIABLE: point}, capture_output=True, timeout=120, check=False)
         assert killed.returncode == -9, (point, killed.stderr)
         if point is CrashPoint.BEFORE_LAYOUT:
