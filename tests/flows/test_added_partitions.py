@@ -26,6 +26,7 @@ def findings(flow: Flow) -> list[str]:
 
 
 @pytest.mark.fault("K9")
+@pytest.mark.slow
 def test_records_of_an_added_partition_land_and_the_ledger_finds_them_in_kafka(flow: Flow, make_event: MakeEvent) -> None:
     flow.settings = msgspec.structs.replace(flow.settings, shards=2)
     name = topics.telemetry(flow.settings.tenant)

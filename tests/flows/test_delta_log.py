@@ -151,6 +151,7 @@ def before_commits(monkeypatch):
 
 
 @pytest.mark.fault("K12")
+@pytest.mark.slow
 def test_300_batches_land_though_an_alter_comes_before_each_commit(table, log, before_commits):
     def alter():
         user = DeltaTable(table.uri)

@@ -102,6 +102,7 @@ def test_fleet_has_the_counts_of_all_events_also_of_those_that_came_after_the_la
     assert counted() == [*expected[:3], (days[0], "d-3", 2), expected[4], (days[1], "d-2", 1)]
 
 
+@pytest.mark.slow
 def test_the_notebook_runs(flow: Flow, make_event, folder: Path, monkeypatch: pytest.MonkeyPatch):
     """Its cells run in the folder of `cloud.toml`: windows, two joins, and a device that went silent."""
     (folder / "cloud.toml").write_text(

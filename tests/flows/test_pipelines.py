@@ -68,7 +68,10 @@ def session(spark):
         yield made
 
 
-@pytest.mark.parametrize("name", ["cold-chain", "energy", "coverage"])
+@pytest.mark.parametrize(
+    "name",
+    ["cold-chain", pytest.param("energy", marks=pytest.mark.slow), pytest.param("coverage", marks=pytest.mark.slow)],
+)
 def test_the_rows_of_an_example_are_as_expected_with_a_gateway_that_is_three_days_late(session, name):
     lines = []
     found = try_pipeline(session, read_pipeline(EXAMPLES / name), CloudSettings(tenant="test"), lines.append)

@@ -136,6 +136,7 @@ def test_a_reader_that_was_away_for_longer_than_the_log_goes_on(table):
     assert "gone" not in {row["device"] for row in table.kept()}
 
 
+@pytest.mark.slow
 async def test_windows_that_are_kept_on_a_thread_go_on_after_lost_history(table):
     table.append(("d-1", NOON, 1.0), ("gone", NOON, 1.0))
     table.keep()
@@ -154,6 +155,7 @@ async def test_windows_that_are_kept_on_a_thread_go_on_after_lost_history(table)
     assert kept.wait(0)
 
 
+@pytest.mark.slow
 def test_windows_with_another_definition_are_all_computed_again(table, caplog):
     high = windows(["device", "metric"], "1 hour", {"mean": "avg(value)", "n": "count(*)"}, "value > 5")
     table.append(("d-1", NOON, 1.0), ("d-1", NOON + timedelta(minutes=20), 9.0))
