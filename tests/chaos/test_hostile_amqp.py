@@ -207,7 +207,7 @@ async def test_b9_messages_that_wait_for_kafka_stay_within_the_budget_and_all_of
     most = 1_048_576
     held = []
     async with serving(line) as bridge:
-        budget = bridge.listener._budget = QueueBudget(most, 4 * most)
+        budget = bridge.listener.entrance.budget = QueueBudget(most, 4 * most)
         take = budget.take
         monkeypatch.setattr(budget, "take", lambda *what: (take(*what), held.append(budget.held_bytes)))
         client = End()
