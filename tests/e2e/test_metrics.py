@@ -11,6 +11,7 @@ from fogline_cloud.settings import BridgeSettings, CloudSettings
 from fogline_cloud.shard.owned_shard import ShardCounters
 from fogline_edge.adapters.ble.counters import BleCounters, ScanMeter, Steps
 from fogline_edge.adapters.coap.counters import CoapCounters
+from fogline_edge.adapters.coap.dtls.dtls_counters import DtlsCounters
 from fogline_edge.adapters.mqtt.counters import MqttCounters
 from fogline_edge.adapters.mqtt_client.commands import BrokerCommandCounters
 from fogline_edge.adapters.mqtt_client.inflow import MqttClientCounters
@@ -29,6 +30,7 @@ from shared.process.metrics_client import get
 COUNTERS = {
     "mqtt": [MqttCounters],
     "coap": [CoapCounters],
+    "coap_dtls": [DtlsCounters],
     "ble": [BleCounters, ScanMeter],
     "ble_supervisor": [Steps],
     "mqtt_client": [MqttClientCounters],
@@ -85,6 +87,7 @@ async def test_a_bridge_serves_its_metrics_and_its_health(line: Line):
     commits = [float(value) for name, value in values.items() if name.startswith("fogline_shard_commit_seconds_count")]
     assert sum(commits) >= 1
     missing = {name for name in METRICS if name.startswith(("fogline_bridge_", "fogline_shard_"))} - names(body)
+    missing -= {name for name in METRICS if name.startswith("fogline_bridge_via_")}  # of a bridge with `[[bridge.via]]`
     assert missing <= {"fogline_bridge_silent_devices"}, "that one has samples of types only that have devices"
 
 

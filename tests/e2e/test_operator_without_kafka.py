@@ -50,6 +50,10 @@ CASES = READS | {
     ("device", "want", "lamp-1", "{}"): (0, "done"),
     ("device", "forget", "lamp-2"): (1, "not in the registry"),
     ("device", "history", "lamp-1"): (1, "has keep_days"),
+    ("device", "credentials", "list"): (0, "no device has a key"),
+    ("device", "credentials", "add", "lamp-1", "--kind", "psk"): (1, "set devices.credentials_key"),
+    ("device", "credentials", "rotate", "lamp-1"): (2, "has no key: add one"),
+    ("device", "credentials", "revoke", "lamp-1"): (1, "set devices.credentials_key"),
 }
 """Each command of an operator, its exit status, and what it prints."""
 
@@ -66,7 +70,7 @@ def leaves(parser: argparse.ArgumentParser) -> Iterator[str]:
 def test_every_command_of_operators_is_tried_here():
     every = {each for each in leaves(build_parser(["command", "device"])) if each.startswith(("command ", "device "))}
     tried = {name for words in CASES for name in every if " ".join(words).startswith(f"{name} ") or name == " ".join(words)}
-    assert every - tried == {"command key"}, "it connects to nothing"
+    assert every - tried == {"command key", "device credentials key"}, "they connect to nothing"
 
 
 async def run(line, *words: str, settings: str = "") -> tuple[int, str]:

@@ -24,7 +24,7 @@ from fogline_cloud.flows.parsers import installed
 from fogline_cloud.flows.sandbox.task_parsers import TaskParsers
 from fogline_cloud.flows.sandbox.time_limit import TimeLimit
 from fogline_cloud.flows.tables.batch import MicroBatch
-from fogline_cloud.flows.worker.parse import Plan, decide_batch
+from fogline_cloud.flows.worker.parse import Plan, decide_batch, read_batch
 from fogline_cloud.flows.worker.parser_choice import chooser
 from fogline_cloud.kafka.committed_records import CommittedRecord, with_values
 from fogline_cloud.kafka.records import position_of, record_of
@@ -136,7 +136,8 @@ class Flow:
         with self._limit as limit:  # each record is asked for anew: nothing is remembered of a slow parser
             loaded = LoadedParsers(dict(installed()))
             parsers = TrialParsers(TaskParsers(loaded.parsers, limit, 1 << 30, ()), loaded)
-            rows = decide_batch(batch, self._plan, MicroBatch("main", "uuid", 4), chooser({}), parsers)
+            read = read_batch(batch, "acme", chooser({}))
+            rows = decide_batch(batch, self._plan, MicroBatch("main", "uuid", 4), read, parsers)
         assert rows.num_rows == 1
         (outcome,) = rows.column("outcome").to_pylist()
         (reason,) = rows.column("reason").to_pylist()

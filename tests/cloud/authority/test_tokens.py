@@ -21,7 +21,7 @@ def make(tokens: Tokens, gateway: str = "gw-1", minutes: float = 15) -> str:
 def use(folder, secrets, barrier, used) -> None:
     tokens = Tokens(folder)
     for secret in secrets:
-        barrier.wait(60)  # none has used it yet
+        barrier.wait(300)  # none has used it yet
         try:
             tokens.use("gw-1", secret, NOW)
         except Misconfigured:

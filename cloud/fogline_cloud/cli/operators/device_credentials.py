@@ -10,6 +10,7 @@ import msgspec
 
 from fogline.address import DeviceAddress
 from fogline.amqp.outcome import DeliveryState, Outcome
+from fogline.documents.document_error import explained
 from fogline.errors import Misconfigured, Poison
 from fogline.gateway.device_credentials import OSCORE_GATEWAY_ID
 from fogline.process.console.command_line import add_limit
@@ -138,7 +139,7 @@ def _new_key(arguments: argparse.Namespace, kind: str | None, identity: str) -> 
         try:
             found: NewKey = msgspec.json.decode(read_text(arguments.source, "--from"), type=NewKey)
         except msgspec.MsgspecError as error:
-            raise Misconfigured(f"--from {arguments.source} is not a key: {error}") from None
+            raise Misconfigured(f"--from {arguments.source} is not a key: {explained(error, NewKey)}") from None
         return found
     if kind == PSK:
         return NewPsk(identity=identity, key=secrets.token_bytes(_BYTES))

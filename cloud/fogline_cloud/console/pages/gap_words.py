@@ -15,6 +15,8 @@ MEANINGS: Final = {
     "quarantined": "the bridge rejected the event for good; it is in the gateway's quarantine",
     "expired": "the event's message expiry passed while it waited (`outbox.when_expired`)",
     "damaged": "the event was in a damaged part of the outbox file",
+    "lost": "the bridge had accepted the event, but has it no more: its Kafka was lost",
+    "rebuilt": "Kafka lost the record; the event is in the tables",
 }
 """The reasons of a gateway's gap records, in the words of docs/operations.md."""
 
