@@ -12,6 +12,7 @@ KILLS = 20
 FIRST = date(2026, 1, 5)
 
 
+@pytest.mark.slow
 def test_a_maintenance_that_is_killed_twenty_times_counts_every_event_once(tmp_path):
     """Each kill comes at another moment, also within the counting and the commit."""
     counted = CountedEvents(tmp_path)

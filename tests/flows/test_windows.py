@@ -105,6 +105,7 @@ def test_windows_are_those_of_one_query_over_all_readings(table):
     assert sizes[3] == sizes[0] + 1, "windows without rows are gone; a row without a device has one"
 
 
+@pytest.mark.slow
 def test_windows_that_a_kill_left_between_merge_and_checkpoint_are_the_same(table, monkeypatch):
     table.append(("d-1", NOON, 1.0))
     table.keep()
@@ -125,6 +126,7 @@ def _commits(table):
     return [each for each in Path(table.into, "_checkpoint", "commits").iterdir() if each.name.isdecimal()]
 
 
+@pytest.mark.slow
 def test_a_reader_that_was_away_for_longer_than_the_log_goes_on(table):
     table.append(("d-1", NOON, 1.0), ("gone", NOON, 1.0))
     table.keep()
@@ -184,6 +186,7 @@ def test_a_process_whose_folder_another_one_has_taken_changes_nothing(table):
     assert table.kept() == before
 
 
+@pytest.mark.slow
 def test_windows_that_slide_are_those_of_one_query(table):
     sliding = windows(["device"], "1 hour", {"n": "count(*)", "sum": "sum(value)"}, slide="15 minutes")
     table.append(*((f"d-{at % 3}", NOON + timedelta(minutes=at), float(at)) for at in range(100)))
