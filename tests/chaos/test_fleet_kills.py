@@ -5,6 +5,8 @@ import subprocess
 import sys
 from datetime import date, timedelta
 
+import pytest
+
 from cloud.fleet.counted_events import CountedEvents
 from cloud.fleet.made_events import append
 
