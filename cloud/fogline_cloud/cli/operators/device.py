@@ -1,7 +1,6 @@
 """`fogline device`: the registry of devices."""
 
 import argparse
-import asyncio
 import json
 import time
 from datetime import datetime
@@ -10,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from fogline.address import DeviceAddress
 from fogline.amqp.outcome import DeliveryState, Outcome
 from fogline.errors import Misconfigured, Poison
 from fogline.process.console.command_line import add_limit
@@ -21,9 +19,7 @@ from fogline.process.files.settings_file import load_toml
 from fogline_cloud.cli.common import add_command, add_group, device_argument, json_argument
 from fogline_cloud.cli.operators.device_credentials import add_credentials
 from fogline_cloud.cli.operators.device_history import add_history
-from fogline_cloud.cli.operators.operator_link import add_bridge, bridge_of, devices_of, refused
-from fogline_cloud.commands.client.operator_security import operator_security
-from fogline_cloud.devices.client import edit_device
+from fogline_cloud.cli.operators.operator_link import add_bridge, devices_of, edit_at_bridge
 from fogline_cloud.devices.desired import DEFAULT_COMMAND
 from fogline_cloud.devices.device_table import MAX_DEVICES
 from fogline_cloud.devices.edits import FORGET, SET, WANT, DeviceEdit, check_edit
@@ -152,14 +148,7 @@ def _edit(arguments: argparse.Namespace, action: str, body: bytes) -> int:
         check_edit(DeviceEdit(arguments.device, action, "", body))
     except Poison as error:
         raise Misconfigured(str(error)) from None
-    host, port = bridge_of(arguments, settings)
-    security = operator_security(settings.operator, host)
-    address = DeviceAddress(settings.tenant, arguments.device)
-    try:
-        outcome = asyncio.run(edit_device(f"{host}:{port}", address, action, body, security=security))
-    except Misconfigured as error:
-        raise refused(host, port, str(error)) from None
-    return _report(arguments, outcome)
+    return _report(arguments, edit_at_bridge(arguments, settings, action, body))
 
 
 def _report(arguments: argparse.Namespace, outcome: Outcome) -> int:

@@ -1,14 +1,12 @@
 """`fogline device credentials`: the keys with which devices prove their names over CoAP."""
 
 import argparse
-import asyncio
 import json
 import secrets
 from typing import Any
 
 import msgspec
 
-from fogline.address import DeviceAddress
 from fogline.amqp.outcome import DeliveryState, Outcome
 from fogline.documents.document_error import explained
 from fogline.errors import Misconfigured, Poison
@@ -20,8 +18,7 @@ from fogline.process.console.times import seconds
 from fogline.process.files.tls_files import check_private
 from fogline.process.files.user_file import read_text
 from fogline_cloud.cli.common import add_command, add_group, device_argument
-from fogline_cloud.cli.operators.operator_link import add_bridge, bridge_of, keys_of, refused
-from fogline_cloud.commands.client.operator_security import operator_security
+from fogline_cloud.cli.operators.operator_link import add_bridge, edit_at_bridge, keys_of
 from fogline_cloud.credentials.credential_table import MAX_DEVICES
 from fogline_cloud.credentials.key_edits import (
     ADD,
@@ -36,7 +33,6 @@ from fogline_cloud.credentials.key_edits import (
     check_key_edit,
 )
 from fogline_cloud.credentials.vault import make_vault_key
-from fogline_cloud.devices.client import edit_device
 from fogline_cloud.settings import load
 
 EXAMPLE = """\
@@ -157,13 +153,7 @@ def _send(arguments: argparse.Namespace, action: str, body: KeyBody | RevokeBody
         check_key_edit(KeyEdit(arguments.device, action, "", text))
     except Poison as error:
         raise Misconfigured(str(error)) from None
-    host, port = bridge_of(arguments, settings)
-    security = operator_security(settings.operator, host)
-    address = DeviceAddress(settings.tenant, arguments.device)
-    try:
-        return asyncio.run(edit_device(f"{host}:{port}", address, action, text, security=security))
-    except Misconfigured as error:
-        raise refused(host, port, str(error)) from None
+    return edit_at_bridge(arguments, settings, action, text)
 
 
 def _report(arguments: argparse.Namespace, outcome: Outcome, found: dict[str, Any], key: NewKey | None = None) -> int:

@@ -7,11 +7,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fogline.address import CommandAddress, DeviceAddress, is_identifier
+from fogline.amqp.outcome import Outcome
 from fogline.errors import Misconfigured, Poison, Unreachable
 from fogline.process.files.settings_file import split_endpoint
 from fogline_cloud.commands.client.operator import Operator
 from fogline_cloud.commands.client.operator_security import operator_security
 from fogline_cloud.commands.command_id import ID_DIGITS
+from fogline_cloud.devices.client import edit_device
 from fogline_cloud.devices.device_filter import read_filter
 from fogline_cloud.listing import CommandQuery, DeviceQuery
 from fogline_cloud.listing_client import Listing, read_list
@@ -56,6 +58,17 @@ async def connected(arguments: argparse.Namespace, settings: CloudSettings, name
         except Misconfigured as error:
             raise refused(host, port, str(error)) from None
         yield operator
+
+
+def edit_at_bridge(arguments: argparse.Namespace, settings: CloudSettings, action: str, body: bytes) -> Outcome:
+    """Send a change of `arguments.device` to the bridge, and return its outcome. Raises `Misconfigured`."""
+    host, port = bridge_of(arguments, settings)
+    security = operator_security(settings.operator, host)
+    address = DeviceAddress(settings.tenant, arguments.device)
+    try:
+        return asyncio.run(edit_device(f"{host}:{port}", address, action, body, security=security))
+    except Misconfigured as error:
+        raise refused(host, port, str(error)) from None
 
 
 def devices_of(
