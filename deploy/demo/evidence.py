@@ -20,6 +20,7 @@ from demo.row_watch import RowWatch
 from demo.workspace import SHARDS, TENANT, Workspace
 from fogline.advertisement import CONTENT_TYPE as ADVERTISEMENT
 from fogline.errors import Misconfigured
+from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.committed_records import CommittedRecord, read_committed
@@ -119,7 +120,9 @@ def _read(path: Path, filters: list[tuple[str, str, Any]]) -> Iterator[tuple[str
     if not (path / "_delta_log").is_dir():
         return
     try:
-        rows = DeltaTable(str(path)).to_pyarrow_table(columns=["device", "value"], filters=filters)
+        rows = DeltaTable(str(path)).to_pyarrow_table(
+            columns=["device", "value"], filters=filters, filesystem=TableFolder(str(path)).for_scans()
+        )
     except DeltaError as error:
         raise Misconfigured(f"table {path} cannot be read: {error}") from None
     for batch in rows.to_batches():

@@ -10,6 +10,8 @@ from demo.workspace import ROOT, TENANT, Workspace
 from fogline.errors import FoglineError, Misconfigured
 from fogline_lab.supervisor import ChildProcess
 
+READ = """QueryBuilder().register("t", DeltaTable("{}")).execute("SELECT device, metric, value, time FROM t").read_all()"""
+
 
 async def serve(workspace: Workspace, console: Console, site: Site, stop: asyncio.Event) -> int:
     """Serve until `stop`. Raises `Misconfigured` if a part does not start; status 1 if one ends by itself."""
@@ -58,7 +60,7 @@ def to_type(workspace: Workspace) -> list[str]:
         f"""  mosquitto_pub -p {port} -i lamp-1 -q 1 -t telemetry -m '{{"temperature": 21.4}}'""",
         f"""  coap-client-notls -m put coap://127.0.0.1:{coap}/telemetry//lamp-2 -t 50 -e '{{"temperature": 20.5}}'""",
         f"  .venv/bin/fogline ledger verify --config {cloud}",
-        f"""  .venv/bin/python -c 'from deltalake import DeltaTable; print(DeltaTable("{table}").to_pandas())'""",
+        f"""  .venv/bin/python -c 'from deltalake import *; print({READ.format(table)})'""",
         f"  .venv/bin/fogline command send lamp-1 switch --json true --ttl 30s --config {cloud}",
         f"  .venv/bin/fogline-edge status --config {edge}",
         "Ctrl-C stops everything",

@@ -34,6 +34,7 @@ import dedup
 import fleet
 import flow
 import gateway
+import hot
 import key_look_ups
 import killers
 import last_hop
@@ -81,6 +82,7 @@ MEASURES = {
     "rules": rules.measure,
     "scale": scale.measure,
     "crowd": crowd.measure,
+    "hot": hot.measure,
     "last_hop": last_hop.measure,
     "store": store.measure,
     "tls": tls.measure,

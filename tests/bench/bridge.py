@@ -24,17 +24,17 @@ def measure(bench: Bench) -> dict[str, float]:
     }
 
 
-def through_bridge(bench: Bench, events: int, *, tls: bool = False) -> tuple[float, float]:
+def through_bridge(bench: Bench, events: int, *, tls: bool = False, shards: int = SHARDS) -> tuple[float, float]:
     """Seconds until the last batch was settled, and the bridge's CPU seconds. `tls`: certificates at both ends."""
-    tenant = f"bridge{bench.number}{'tls' if tls else ''}"
+    tenant = f"bridge{bench.number}{'tls' if tls else ''}of{shards}"
     folder = bench.folder / f"certificates-{tenant}"
     if tls:
-        make_certificates(folder, tenant, names(SHARDS))
-    cloud = bench.cloud(tenant, SHARDS, "\n".join(lines(folder, BRIDGE, "tls")) + "\n" if tls else "")
+        make_certificates(folder, tenant, names(shards))
+    cloud = bench.cloud(tenant, shards, "\n".join(lines(folder, BRIDGE, "tls")) + "\n" if tls else "")
     with (
         bench.bridge(cloud) as (bridge, port),
         bench.child(
-            "gateways", *bench.program("gateways"), port, tenant, SHARDS, events, *([folder] if tls else [])
+            "gateways", *bench.program("gateways"), port, tenant, shards, events, *([folder] if tls else [])
         ) as gateways,
     ):
         gateways.next_line()

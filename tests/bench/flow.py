@@ -38,11 +38,13 @@ def measure(bench: Bench) -> dict[str, float]:
     }
 
 
-def settings(bench: Bench, tenant: str, events: int, raw_days: int, *, name: str = "", more: str = "") -> Path:
+def settings(
+    bench: Bench, tenant: str, events: int, raw_days: int, *, name: str = "", more: str = "", shards: int = SHARDS
+) -> Path:
     """Write the settings of a flow with folders of its own."""
     folder = bench.subfolder(f"flow-{name or raw_days}")
     place = f'tables = "{folder}/tables"\ncheckpoint = "{folder}/checkpoint"\nraw_days = {raw_days}\n'
-    return bench.cloud(tenant, SHARDS, f"[flow]\n{place}max_events_per_batch = {events // BATCHES}\n{more}")
+    return bench.cloud(tenant, shards, f"[flow]\n{place}max_events_per_batch = {events // BATCHES}\n{more}")
 
 
 def create_tables(bench: Bench, cloud: Path) -> None:

@@ -137,7 +137,7 @@ def test_an_event_published_by_hand_is_in_the_table():
         assert published.returncode == 0, published.stderr
         until(verify, "the ledger balances")
         until(query, "lamp-1")
-        assert re.search(r"lamp-1\s+temperature\s+21\.5", run(query).stdout)
+        assert re.search(r"lamp-1\W+temperature\W+21\.5", run(query).stdout)
     finally:
         os.killpg(line.pid, signal.SIGINT)
         line.communicate(timeout=LIMIT_S)

@@ -41,6 +41,16 @@ def test_each_day_gets_a_file_with_statistics(folder: Path) -> None:
     }
 
 
+def test_local_folder_is_scanned_without_python(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "a table %").mkdir()
+    table = TableFolder(str(folder / "a table %"))
+    with FileWriter(table, ("ingested",)) as writer:
+        writer.add(rows_at(5))
+        (file,) = writer.close()
+    monkeypatch.setattr(TableFolder, "file_system", lambda *_: pytest.fail("delta-rs's file system is Python"))
+    assert read_rows(table, file.path).column("sequence").to_pylist() == [0]
+
+
 def test_a_column_of_nulls_has_no_minimum() -> None:
     rows = pa.table({"stream": pa.array([None, None], pa.string())})
     assert statistics(rows, ("stream",)) == {"numRecords": 2, "minValues": {}, "maxValues": {}, "nullCount": {"stream": 2}}

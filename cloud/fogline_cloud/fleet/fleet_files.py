@@ -64,11 +64,11 @@ class FleetFiles:
         found = [STORED.empty_table().select(columns)]
         if sizes := dict(self._files.get(day, ())):
             with self._mapped():
-                system = self._folder.file_system(sizes)
                 for path in sizes:
-                    with system.open_input_file(path) as source:
-                        rows = pq.read_table(source, columns=list(columns), partitioning=None)
-                        found.append(rows.select(list(columns)).cast(found[0].schema))
+                    rows = pq.read_table(
+                        path, filesystem=self._folder.for_scans(sizes), columns=list(columns), partitioning=None
+                    )
+                    found.append(rows.select(list(columns)).cast(found[0].schema))
         return pa.concat_tables(found)
 
     def replace(self, days: Mapping[str, pa.Table], table_id: str, version: int | None) -> None:

@@ -38,7 +38,8 @@ class StoredTables:
 
     def contents(self, name: str) -> list[dict[str, Any]]:
         """Return the rows of a small table. Raises `Misconfigured` if there is no such table."""
-        rows: list[dict[str, Any]] = self._existing(name).to_pyarrow_table().to_pylist()
+        folder = self._pipeline.table(name, self._options)
+        rows: list[dict[str, Any]] = self._existing(name).to_pyarrow_table(filesystem=folder.for_scans()).to_pylist()
         return rows
 
     def make_database(self, spark: SparkSession) -> None:

@@ -70,7 +70,7 @@ class RawRecords:
         kind = _RAW.field("ingested").type
         begin, end = (pa.scalar(each, pa.int64()).cast(kind) for each in (window.begin_us, window.end_us))
         here = (pc.field("tenant") == self._tenant) & (pc.field("ingested") >= begin) & (pc.field("ingested") < end)
-        files = ds.dataset(window.raw, schema=_RAW, format="parquet", filesystem=self._folder.file_system())
+        files = ds.dataset(window.raw, schema=_RAW, format="parquet", filesystem=self._folder.for_scans())
         rows = files.to_table(columns=_COLUMNS, filter=here)
         return list(_records(rows.take(pc.sort_indices(rows, _ORDER))))
 

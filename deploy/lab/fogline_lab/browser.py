@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Dialog, Locator, Page, Request, sync_playwright
 
 from fogline.errors import Misconfigured
 
@@ -62,8 +62,13 @@ class BrowserWindow:
         self.page.goto("/console/login")
         self.page.get_by_label("Name").fill(name)
         self.page.get_by_label("Password").fill(password)
-        self.page.get_by_role("button", name="Log in").click()
+        self.follow(self.page.get_by_role("button", name="Log in"))
         self.page.wait_for_url(lambda url: "/login" not in url)
+
+    def follow(self, leading: Locator) -> None:
+        """Click what leads to another page, and wait for that: what is looked for next must not be found on this one."""
+        with self.page.expect_navigation():
+            leading.click()
 
     def axe(self, source: str) -> list[str]:
         """Return the serious findings of axe-core, whose script is `source`, on the page as it is."""

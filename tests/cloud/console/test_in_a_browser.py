@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from playwright.sync_api import expect
 
 from cloud.console.console_pages import (
     AXE,
@@ -69,13 +70,13 @@ def test_log_in_by_the_form_leads_to_the_page_that_was_asked_for_and_log_out_end
     assert "/console/login" in page.url
     page.get_by_label("Name").fill("alice")
     page.get_by_label("Password").fill("wrong")
-    page.get_by_role("button", name="Log in").click()
+    window.follow(page.get_by_role("button", name="Log in"))
     assert "wrong user name or password" in page.get_by_role("alert").inner_text()
     page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Log in").click()
+    window.follow(page.get_by_role("button", name="Log in"))
     assert page.url.endswith("/console/devices?name=lamp")
     assert page.evaluate("document.cookie") == ""
-    page.get_by_role("button", name="Log out").click()
+    window.follow(page.get_by_role("button", name="Log out"))
     page.goto("/console/devices")
     assert "/console/login" in page.url
     assert window.faults == []
@@ -104,7 +105,7 @@ def test_every_page_is_usable_in_both_themes_at_both_widths(site, browser, theme
             findings[address] = window.axe(source)
             wide = window.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             findings[address] += [f"{wide} pixels too wide"] if wide > 0 else []
-            assert window.page.locator("h1").count() == 1, f"{address} has no one heading"
+            expect(window.page.locator("h1"), f"{address} has no one heading").to_have_count(1)
     assert {address: found for address, found in findings.items() if found} == {}
     assert window.faults == []
     window.close()
@@ -166,7 +167,7 @@ def test_the_page_works_without_scripts(site, browser):
     page = window.page
     page.goto("/console/devices")
     page.get_by_label("Name").fill(DEVICE)
-    page.get_by_role("button", name="Search").click()
-    assert page.get_by_role("link", name=DEVICE).count() == 1
+    window.follow(page.get_by_role("button", name="Search"))
+    expect(page.get_by_role("link", name=DEVICE)).to_have_count(1)
     assert " UTC" in page.locator("time").first.inner_text()
     window.close()

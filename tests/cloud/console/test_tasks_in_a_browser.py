@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from playwright.sync_api import expect
 
 from cloud.console.console_pages import (
     DEVICE,
@@ -47,7 +48,7 @@ def test_a_command_goes_there_and_its_answer_comes_back(window):
     page.wait_for_url("**/console/commands/*")
     page.locator("#life", has_text="SUCCEEDED").wait_for()
     assert '"ok": true' in page.get_by_role("region", name="State of the command").inner_text()
-    assert page.get_by_role("button", name="Cancel this command").count() == 0
+    expect(page.get_by_role("button", name="Cancel this command")).to_have_count(0)
     page.goto("/console/commands?device=lamp-1&state=SUCCEEDED")
     assert page.get_by_role("row").count() >= 2
     assert window.faults == []
@@ -100,8 +101,8 @@ def test_coverage_says_how_many_devices_of_a_type_were_heard_yesterday(window):
         page.get_by_role("link", name="All of them, as CSV").click()
     yesterday = (datetime.now(UTC).date() - timedelta(days=1)).isoformat()
     assert f"{yesterday},meter,6,4,0.6667,4" in handed.value.path().read_text("utf-8").splitlines()
-    item.get_by_role("link").click()
-    assert [each.inner_text() for each in page.locator("tbody th").all()] == ["meter-6"]
+    window.follow(item.get_by_role("link"))
+    expect(page.locator("tbody th")).to_have_text(["meter-6"])
     assert window.faults == []
 
 
@@ -111,12 +112,12 @@ def test_gateways_are_listed_with_their_connection_and_their_devices(window):
     row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="gw-1"))
     assert "connected" in row.inner_text()
     page.get_by_label("Which").select_option("not connected")
-    page.get_by_role("button", name="Search").click()
-    assert page.get_by_role("rowheader", name="gw-1").count() == 0
+    window.follow(page.get_by_role("button", name="Search"))
+    expect(page.get_by_role("rowheader", name="gw-1")).to_have_count(0)
     page.goto("/console/gateways?name=gw-1")
     page.get_by_role("row").nth(1).get_by_role("link").click()
     page.wait_for_url("**/console/devices?gateway=gw-1")
-    assert page.get_by_role("link", name="lamp-2").count() == 1
+    expect(page.get_by_role("link", name="lamp-2")).to_have_count(1)
     assert window.faults == []
 
 
@@ -202,7 +203,7 @@ def test_a_command_is_rolled_out_first_to_who_is_named_and_stopped(site, window)
     page.get_by_role("button", name="Show who gets it").click()
     start = page.get_by_role("button", name="Start: 2 commands")
     start.wait_for()
-    assert page.locator("ol li").all_inner_texts() == ["lamp-2", DEVICE]
+    expect(page.locator("ol li")).to_have_text(["lamp-2", DEVICE])
     start.click()
     life = page.locator("#rollout")
     life.filter(has_text="1 SUCCEEDED").wait_for()
@@ -210,7 +211,7 @@ def test_a_command_is_rolled_out_first_to_who_is_named_and_stopped(site, window)
     page.get_by_role("button", name="Stop this roll-out").click()
     life.filter(has_text="DONE").wait_for()
     assert "1 CANCELLED, 1 SUCCEEDED" in life.inner_text()
-    page.get_by_role("row").filter(has_text="CANCELLED").get_by_role("link", name="lamp-2").click()
+    window.follow(page.get_by_role("row").filter(has_text="CANCELLED").get_by_role("link", name="lamp-2"))
     page.get_by_role("region", name="The commands").get_by_role("link").first.click()
     page.wait_for_url("**/console/commands/*")
     assert "CANCELLED" in page.locator("#life").inner_text()
@@ -224,7 +225,7 @@ def test_roll_out_stops_at_its_share_of_failures_and_goes_on_if_its_operator_say
     life = page.locator("#rollout")
     life.filter(has_text="FAILED: too many commands failed").wait_for()
     assert "2 REJECTED" in life.inner_text()
-    assert page.get_by_role("button", name="Stop this roll-out").count() == 0
+    expect(page.get_by_role("button", name="Stop this roll-out")).to_have_count(0)
     page.get_by_role("button", name="Go on with the devices that are left").click()
     life.filter(has_text="4 REJECTED").wait_for()
     page.goto("/console/rollouts")

@@ -93,7 +93,7 @@ class DeviceRows:
         if log is None:
             tables = tables_in(self._settings.flow.tables, storage_of(self._settings))
             log = self._logs[table] = TableLog(table, getattr(tables, table))
-        return log.snapshot().to_pyarrow_dataset()
+        return log.rows()
 
     @staticmethod
     def _batches(rows: pads.Dataset, columns: list[str], where: pads.Expression) -> Iterator[pa.RecordBatch]:

@@ -160,7 +160,7 @@ class FlowPage:
         events = TableLog("events", tables_in(self._settings.flow.tables, storage_of(self._settings)).events)
         where = (pc.field("day") >= since.date()) & (pc.field("ingested") >= since) & pc.field("parse_us").is_valid()
         where &= pc.field("flow") == self._settings.flow.name
-        scanner = events.snapshot().to_pyarrow_dataset().scanner(list(COLUMNS), filter=where, use_threads=False)
+        scanner = events.rows().scanner(list(COLUMNS), filter=where, use_threads=False)
         return parser_times(within_limit(scanner.to_batches()))
 
 

@@ -196,5 +196,5 @@ def _read(folder: TableFolder, paths: list[str], columns: pa.Schema, names: Sequ
     """Return rows of these files. A column that a file lacks is null."""
     if not paths:
         return pa.schema([columns.field(name) for name in names]).empty_table()
-    files = ds.dataset(paths, schema=columns, format="parquet", filesystem=folder.file_system())
+    files = ds.dataset(paths, schema=columns, format="parquet", filesystem=folder.for_scans())
     return files.to_table(columns=list(names), filter=where)

@@ -51,7 +51,8 @@ class DeadLetters:
         device: str | None = None,
     ) -> None:
         try:
-            self._rows = DeltaTable(folder.uri, storage_options=folder.storage).to_pyarrow_dataset()
+            table = DeltaTable(folder.uri, storage_options=folder.storage)
+            self._rows = table.to_pyarrow_dataset(filesystem=folder.for_scans())
         except (DeltaError, OSError) as error:
             raise failure_of(error, f"table {folder.path} cannot be read") from None
         every = [pc.field("flow") == flow, pc.field("outcome").isin(sorted(outcomes))]

@@ -41,6 +41,17 @@ class TableFolder(msgspec.Struct, frozen=True):
         """Return the folder as an Arrow file system. `sizes`: known sizes of files in bytes, which it then does not ask for."""
         return pafs.PyFileSystem(DeltaStorageHandler(self.uri, self.storage, sizes))
 
+    def for_scans(self, sizes: dict[str, int] | None = None) -> pafs.FileSystem:
+        """Return the folder as the file system for Arrow's scans of many files or columns. `sizes`: as for `file_system`.
+
+        Their threads may outlive the scan. One that then returns to Python aborts a process that is about to end, so a local
+        folder is read without Python.
+        """
+        if not self.uri.startswith("file:"):
+            return self.file_system(sizes)
+        system, path = pafs.FileSystem.from_uri(self.uri)
+        return pafs.SubTreeFileSystem(path, system)
+
 
 class Tables(msgspec.Struct, frozen=True):
     """The folders of the tables."""
@@ -59,7 +70,7 @@ def tables_in(folder: str, storage: dict[str, str]) -> Tables:
 
 def read_rows(folder: TableFolder, path: str, columns: list[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
     """Return the rows of one file without the partition column: all `columns` and rows, or those selected."""
-    return pq.read_table(path, filesystem=folder.file_system(), columns=columns, filters=where, partitioning=None)
+    return pq.read_table(path, filesystem=folder.for_scans(), columns=columns, filters=where, partitioning=None)
 
 
 def delete_below(folder: TableFolder, below: str) -> None:

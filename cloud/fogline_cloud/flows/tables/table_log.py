@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as pads
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow.fs import FileType
@@ -75,6 +76,10 @@ class TableLog:
         if following or not own:
             self._table.update_incremental()
         return self._table
+
+    def rows(self) -> pads.Dataset:
+        """Return the rows of the newest version, to scan before the next call."""
+        return self.snapshot().to_pyarrow_dataset(filesystem=self.folder.for_scans())
 
     def read_entry(self, version: int) -> bytes | None:
         """Return the content of the log's entry of a version, `None` if there is none."""
