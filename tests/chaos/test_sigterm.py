@@ -14,7 +14,15 @@ from typing import Any
 
 import pytest
 
-from chaos.places_to_crash import BROKER_POINTS
+from chaos.places_to_crash import (
+    BODY_POINTS,
+    BRIDGE_POINTS,
+    BROKER_POINTS,
+    CANCEL_POINTS,
+    DIRECT_POINTS,
+    RESHARD_POINTS,
+    RULE_POINTS,
+)
 from fogline.amqp.backoff import Backoff
 from fogline.commands.cancel import CancelRequest
 from fogline.commands.command import Deadline, digest
@@ -35,13 +43,15 @@ from fogline_lab.device.command_device import CommandDevice
 from fogline_lab.device.mqtt_lamp import MqttLamp
 from fogline_lab.events import make_arrival
 from fogline_lab.gateway.gateway_process import GatewayProcess
+from fogline_lab.large_bodies import make_body
 from fogline_lab.line.process_line import ProcessLine
 from fogline_lab.supervisor import ChildProcess, find_script, kill_child, start_child
 from sampling import a_few
 
 LIMIT_S = 60.0
+LARGE = 1024 * 1024
 GATEWAY = (
-    CrashPoint.BEFORE_COMMIT,
+    *BODY_POINTS,
     CrashPoint.AFTER_COMMIT_BEFORE_ACK,
     CrashPoint.AFTER_SEND_BEFORE_SETTLE,
     CrashPoint.BEFORE_SENDING_COMMIT,
@@ -49,7 +59,7 @@ GATEWAY = (
     CrashPoint.AFTER_ANSWER_COMMIT,
     CrashPoint.BEFORE_CANCEL_COMMIT,
 )
-BRIDGE = tuple(point for point in CrashPoint if point not in (*GATEWAY, *BROKER_POINTS))
+BRIDGE = (*BRIDGE_POINTS, *DIRECT_POINTS, *CANCEL_POINTS, CrashPoint.BEFORE_VERDICT_COMMIT)
 DELAYS_MS = (0.0, 0.3, 0.6, 1.0, 1.5, -0.3, -0.6, -1.0)
 """SIGTERM so long after the end of the connections; negative: before it."""
 
@@ -101,7 +111,7 @@ async def closing(there: MqttLamp):
 
 
 async def use_gateway(bridge: AcceptingBridge, port: int) -> None:
-    """A command that is cancelled; then a device reports, gets a command, and answers it."""
+    """A command that is cancelled; then a device reports, sends a large body, gets a command, and answers it."""
     now = beacon()
     deadline = Deadline(now.boot_id, now.boottime_ms + 600_000)
     waits, runs = (make_command(id=name, durable=True, deadline=deadline) for name in ("C1", "C2"))
@@ -121,6 +131,7 @@ async def use_gateway(bridge: AcceptingBridge, port: int) -> None:
         await there.connect(port)
         async with closing(there):
             await there.publish("telemetry", b'{"n": 1}')
+            await there.publish("telemetry", make_body(1, LARGE))
             await there.take_commands()
             await bridge.command(runs)
             await there.until(PacketType.PUBLISH)
@@ -330,8 +341,8 @@ async def test_an_api_that_gets_sigterm_while_its_clients_leave_ends_with_status
         await site.close()
 
 
-def test_every_crash_point_is_one_of_the_gateway_or_of_the_bridge():
-    assert {*GATEWAY, *BRIDGE, *BROKER_POINTS} == set(CrashPoint)
+def test_every_crash_point_is_one_of_the_gateway_or_of_the_bridge_or_of_what_others_stop():
+    assert {*GATEWAY, *BRIDGE, *BROKER_POINTS, *RULE_POINTS, *RESHARD_POINTS} == set(CrashPoint)
 
 
 @pytest.mark.slow
