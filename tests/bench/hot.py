@@ -23,7 +23,7 @@ def measure(bench: Bench) -> dict[str, float]:
     ways = {"one": (1, ""), "split": (1, split), "spread": (TASKS, "")}
     rates = {}
     for name, (partitions, more) in ways.items():
-        bench.say(f"the flow, {partitions} partitions {more}")
+        bench.say(f"the flow, {name}")
         rates[name], rates[f"{name}_cpu"] = _flow(bench, name, partitions, more, events)
     return {
         "hot.gateway": gateway["events"],
