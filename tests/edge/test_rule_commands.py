@@ -6,9 +6,12 @@ import pytest
 
 from edge.outbox.stores import open_store, take
 from edge.rules.react_world import event
+from fogline.events.event import Arrival, Event, Lane, parse_rfc3339
 from fogline_edge.cli import main
+from fogline_edge.rule_trial.trial import arrival_of
 from fogline_lab.clock import FakeClock
 from fogline_lab.credentials.mosquitto_passwords import password_file
+from fogline_lab.events import make_event
 
 SETTINGS = """
 tenant = "acme"
@@ -151,3 +154,23 @@ def test_trial_shows_messages_and_a_topic_that_nobody_may_read_is_refused(rules,
     status, out, err = rules("test", line("east", 27), line("west", 26), more=["--json"])
     assert (status, err) == (0, "")
     assert json.loads(out)["steps"][1]["effect"] == 'command switch to fan-1 {"on":true}; message on rule/fan on'
+
+
+def test_stored_event_is_tried_with_all_that_a_device_sent():
+    """Names that both have are the same thing. The others of an `Arrival`: time, and what is not stored."""
+    sent = {
+        "lane": Lane.ALARM,
+        "type": "t",
+        "properties": "a=b",
+        "dataref": "body:1",
+        "content_type": "text/x",
+        "adapter": "http",
+    }
+    stored = make_event(device="d", subject="c", data=b"x", time="2026-11-29T12:00:00.5Z", **sent)
+    tried = arrival_of(stored)
+    assert {name: getattr(tried, name) for name in set(Arrival.__struct_fields__) & set(Event.__struct_fields__)} == {
+        **sent,
+        "device": "d",
+        "data": b"x",
+    }
+    assert (tried.channel, tried.time_ns) == ("c", parse_rfc3339("2026-11-29T12:00:00.5Z"))

@@ -9,12 +9,13 @@ from typing import Any
 from fogline.address import addressed_device
 from fogline.documents.media_type import check_media_type, event_type
 from fogline.errors import Misconfigured, Poison
-from fogline.events.event import Arrival, Event, Lane, parse_rfc3339
+from fogline.events.event import Arrival, Lane, parse_rfc3339
 from fogline.installed import settings_folder
 from fogline.process.console.terminal import show
 from fogline_edge.operate.first_settings import FILE
 from fogline_edge.operate.settings_check import check
 from fogline_edge.operate.status import find_event
+from fogline_edge.rule_trial.trial import arrival_of
 from fogline_edge.rules.event_rules import rules_of
 from fogline_edge.rules.explanation import RuleStep
 from fogline_edge.settings import load
@@ -52,7 +53,7 @@ def run_explain(arguments: argparse.Namespace) -> int:
     """Print the steps."""
     settings = load(arguments.config)
     check(settings, arguments.config)
-    arrival = _arrival(arguments) if arguments.event is None else _of_event(find_event(Path(settings.data), arguments.event))
+    arrival = _arrival(arguments) if arguments.event is None else arrival_of(find_event(Path(settings.data), arguments.event))
     rules = rules_of(settings.rules)
     steps = [] if rules is None else list(rules.explain(arrival))
     if arguments.json:
@@ -97,18 +98,4 @@ def _arrival(arguments: argparse.Namespace) -> Arrival:
         adapter=arguments.adapter,
         type=arguments.type,
         time_ns=time_ns,
-    )
-
-
-def _of_event(event: Event) -> Arrival:
-    return Arrival(
-        device=event.device,
-        channel=event.subject,
-        lane=event.lane,
-        content_type=event.content_type,
-        data=event.data,
-        adapter=event.adapter,
-        type=event.type,
-        dataref=event.dataref,
-        time_ns=None if event.time is None else parse_rfc3339(event.time),
     )

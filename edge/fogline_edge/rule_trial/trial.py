@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from fogline.commands.command import Command
 from fogline.events.codec import Beacon, decode_event
-from fogline.events.event import Arrival, Event, Lane, Receipt
+from fogline.events.event import Arrival, Event, Lane, Receipt, parse_rfc3339
 from fogline.gateway.ledger import RuleOutcome, total_by_rule
 from fogline_edge.machine.boot import moment
 from fogline_edge.outbox.file.queries import SQL
@@ -157,6 +157,8 @@ def arrival_of(event: Event) -> Arrival:
         adapter=event.adapter,
         type=event.type,
         properties=event.properties,
+        dataref=event.dataref,
+        time_ns=None if event.time is None else parse_rfc3339(event.time),
     )
 
 
