@@ -12,9 +12,12 @@ from fogline_cloud.kafka.records import REBUILT, StreamPosition, known_position
 from fogline_cloud.ledger.ranges import Span, SpanCollector, without
 from fogline_cloud.shard.admission import StreamKey
 
+StreamPart = tuple[Partition, StreamKey]
+"""The records of a stream in one partition. A stream from before `fogline topics reshard` has some in two."""
+
 
 class StreamTail(msgspec.Struct, frozen=True):
-    """A stream as far as table `events` has it: its last sequence."""
+    """A part of a stream as far as a table has it: its last sequence."""
 
     lane: Lane
     last: int
@@ -22,12 +25,12 @@ class StreamTail(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class TableProgress:
-    """How far one table has the records. `tails`: the last sequence of each stream that is known to be in it.
+    """How far one table has the records. `tails`: the last sequence of each part of a stream that is known to be in it.
 
     `clients`: by partition, how many records without a stream follow the last one with a stream.
     """
 
-    tails: Mapping[StreamKey, StreamTail] = field(default_factory=dict)
+    tails: Mapping[StreamPart, StreamTail] = field(default_factory=dict)
     clients: Mapping[Partition, int] = field(default_factory=dict)
 
 
@@ -64,7 +67,7 @@ class HeldRecords:
         rebuilt = any(name == REBUILT for name, _ in headers)
         for name, table in self._tables.items():
             reading = self._readings[name][partition]
-            if _has(table, position) or (rebuilt and reading.covered):
+            if _has(table, partition, position) or (rebuilt and reading.covered):
                 reading.next, reading.covered, reading.clients = offset + 1, True, 0
             elif position is None and reading.covered and reading.clients < table.clients.get(partition, 0):
                 reading.next, reading.clients = offset + 1, reading.clients + 1
@@ -102,8 +105,8 @@ class HeldRecords:
         return {each: found[each].next if each in found else 0 for each in partitions}
 
 
-def _has(table: TableProgress, position: StreamPosition | None) -> bool:
+def _has(table: TableProgress, partition: Partition, position: StreamPosition | None) -> bool:
     if position is None:
         return False
-    tail = table.tails.get((position.gateway, position.stream))
+    tail = table.tails.get((partition, (position.gateway, position.stream)))
     return tail is not None and position.last <= tail.last

@@ -17,8 +17,7 @@ from fogline_cloud.flows.tables.table_log import state_of
 from fogline_cloud.kafka.clients import Partition
 from fogline_cloud.kafka.committed_records import CommittedRecord, with_values
 from fogline_cloud.kafka.records import known_position
-from fogline_cloud.rebuild.held import StreamTail, TableProgress
-from fogline_cloud.shard.admission import StreamKey
+from fogline_cloud.rebuild.held import StreamPart, StreamTail, TableProgress
 
 _COLUMNS = ["topic", "partition", "offset", "ingested", "value", "headers"]
 _RAW = arrow_schema(in_file(schema.RAW))
@@ -48,7 +47,7 @@ class RawRecords:
 
     def tails(self, partitions: Collection[Partition]) -> TableProgress:
         """Return the last record with a stream of each partition: the table has all before it. It is read from its end."""
-        tails: dict[StreamKey, StreamTail] = {}
+        tails: dict[StreamPart, StreamTail] = {}
         clients: dict[Partition, int] = dict.fromkeys(partitions, 0)
         left = set(partitions)
         for window in reversed(self._windows):
@@ -61,7 +60,7 @@ class RawRecords:
                     clients[partition] += 1
                 else:
                     left.discard(partition)
-                    tails[position.gateway, position.stream] = StreamTail(position.lane, position.last)
+                    tails[partition, (position.gateway, position.stream)] = StreamTail(position.lane, position.last)
             if not left:
                 break
         return TableProgress(tails, clients)

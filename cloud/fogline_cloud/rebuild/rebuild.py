@@ -21,7 +21,7 @@ from fogline_cloud.kafka.clients import KafkaClients, Partition
 from fogline_cloud.kafka.committed_records import CommittedRecord, read_committed
 from fogline_cloud.kafka.records import COPIED, REBUILT, REPLAYED, StreamPosition, known_position, record_of
 from fogline_cloud.ledger.ranges import Span
-from fogline_cloud.rebuild.held import HeldRecords, StreamTail, TableProgress
+from fogline_cloud.rebuild.held import HeldRecords, StreamPart, StreamTail, TableProgress
 from fogline_cloud.rebuild.raw_records import RawRecords
 from fogline_cloud.rebuild.shards import Shards
 from fogline_cloud.rebuild.tables import events_progress
@@ -148,7 +148,7 @@ def _lacking(here: HeldRecords, other: CloudSettings) -> Iterator[tuple[Partitio
 
 
 def _write_marks(
-    settings: CloudSettings, shards: Shards, held: HeldRecords, tails: Mapping[StreamKey, StreamTail], result: Rebuilt
+    settings: CloudSettings, shards: Shards, held: HeldRecords, tails: Mapping[StreamPart, StreamTail], result: Rebuilt
 ) -> None:
     for key, lane, last in _ahead(held, tails):
         gateway, stream = key
@@ -180,8 +180,12 @@ def _write_mark(settings: CloudSettings, shards: Shards, key: StreamKey, lane: L
     shards.write(topics.checkpoint(settings.tenant), shard_of(gateway, settings.shards), *stream_entry(state))
 
 
-def _ahead(held: HeldRecords, tails: Mapping[StreamKey, StreamTail]) -> Iterator[tuple[StreamKey, Lane, int]]:
+def _ahead(held: HeldRecords, tails: Mapping[StreamPart, StreamTail]) -> Iterator[tuple[StreamKey, Lane, int]]:
     """Yield the streams of which the tables have more than Kafka."""
-    for key, tail in sorted(tails.items()):
-        if tail.last > held.last(key):
-            yield key, held.lanes.get(key, tail.lane), tail.last
+    ends: dict[StreamKey, StreamTail] = {}
+    for (_, key), tail in tails.items():
+        if key not in ends or tail.last > ends[key].last:
+            ends[key] = tail
+    for key, end in sorted(ends.items()):
+        if end.last > held.last(key):
+            yield key, held.lanes.get(key, end.lane), end.last

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import count
 
 import msgspec
 import pyarrow as pa
@@ -33,7 +34,11 @@ IN_RAW, IN_EVENTS = 50, 27
 @pytest.fixture
 def site(kafka, folder):
     """A site of two shards, whose topics have an event of a client behind each stream."""
-    made = make_site(kafka.bootstrap, folder / "tables")
+    return with_flow(make_site(kafka.bootstrap, folder / "tables"), folder)
+
+
+def with_flow(made, folder):
+    """The site with a flow, whose tables have rows of its tenant."""
     DeltaTable(str(made.tables / "events")).update({"tenant": f"'{made.settings.tenant}'"})
     flow = msgspec.structs.replace(made.settings.flow, tables=str(made.tables), checkpoint=str(folder / "checkpoint"))
     return type(made)(msgspec.structs.replace(made.settings, flow=flow), made.tables)
@@ -121,6 +126,32 @@ def test_a_stream_from_before_more_shards_has_its_mark_in_its_new_shard(kafka, f
     flow = msgspec.structs.replace(made.settings.flow, tables=str(folder / "none"))
     rebuild(msgspec.structs.replace(made.settings, flow=flow), on_step=lambda _: None)
     assert recover(KafkaClients(made.settings.kafka), tenant, home).known["gw-1", AIR].hwm == 10
+
+
+@pytest.mark.fault("K29")
+@pytest.mark.parametrize("home", [0, 1])
+def test_flow_goes_on_in_each_partition_of_a_stream_that_was_resharded(kafka, folder, home):
+    """Of the former shard's part table `events` lacks the last record, though it has the new shard's part."""
+    made = make_site(kafka.bootstrap, folder / "tables", [])
+    gateway = next(name for name in map("gw-{}".format, count(1)) if shard_of(name, SHARDS) == home)
+    tenant, clients = made.settings.tenant, KafkaClients(made.settings.kafka)
+    events = [msgspec.structs.replace(each, tenant=tenant) for each in stream_of(gateway, AIR, Lane.TELEMETRY, 9)]
+    shards = [1 - home] * 5 + [home] * 5
+    made.produce([(topics.telemetry(tenant), shard, record_of(each)) for each, shard in zip(events, shards, strict=True)])
+    made.fill()
+    site = with_flow(made, folder)
+    write_raw(site, ids_of(clients.describe(topics.raw_topics(tenant))))
+    site.delete("events", AIR, 5, 5)
+    lose_kafka(site)
+
+    found = rebuild(site.settings, from_raw=True, on_step=lambda _: None)
+
+    telemetry = topics.telemetry(tenant)
+    assert {stream: sorted(each) for stream, each in sequences(site).items()} == {AIR: [*range(1, 11)]}
+    ends = {(each.topic, each.partition): each.offset + 1 for each in site.records()}
+    assert {each: found.positions["raw"][each] for each in ends} == ends
+    behind = {each: ends[each] - found.positions["events"][each] for each in ends}
+    assert behind == {(telemetry, home): 0, (telemetry, 1 - home): 1}
 
 
 @pytest.mark.fault("K31")

@@ -86,7 +86,8 @@ def run_rebuild(arguments: argparse.Namespace) -> int:
     for gateway, stream, lane, (first, last) in found.replaced:
         show(f"only in the tables: {gateway} {lane} {stream}: {first}..{last}")
     for table, topic, partition, offset in places:
-        show(f"table {table}: {topic}[{partition}] goes on at offset {offset}")
+        if offset:
+            show(f"table {table}: {topic}[{partition}] goes on at offset {offset}")
     show(f"{found.records} records written, {found.there} were there; {found.marked} streams have a mark of their own")
     return 0
 
