@@ -54,9 +54,9 @@ def _records(given: pa.RecordBatch, rows: pa.Table) -> pa.RecordBatch:
     elif not given.column("headers").null_count:
         values, headers = given.column("value"), given.column("headers")
     else:
-        found = zip(given.column("headers").to_pylist(), _kept_headers(rows), strict=True)
-        headers = pa.array([kept if each is None else each for each, kept in found], HEADERS)
-        values = pc.if_else(given.column("headers").is_valid(), given.column("value"), rows.column("data").combine_chunks())
+        recorded, kept = given.column("headers").is_valid(), pa.array(_kept_headers(rows), HEADERS)
+        headers = pc.if_else(recorded, given.column("headers").cast(HEADERS), kept)
+        values = pc.if_else(recorded, given.column("value"), rows.column("data").combine_chunks())
     return pa.RecordBatch.from_pydict({**columns, "value": values, "headers": headers})
 
 
