@@ -6,11 +6,14 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
+from flows.deployments import deploy, parser_folder
 from flows.record_batches import BATCH, of_events
 from fogline.events.event import Lane
 from fogline.events.large_body import CHUNK_CONTENT_TYPE, BodyChunk, BodyEnd, BodyRef
 from fogline_cloud.flows.bodies.body_folder import BodyFolder, ChunkMissing, bodies_in, body_path
 from fogline_cloud.flows.deployed import loaded_parsers
+from fogline_cloud.flows.deployed.loaded_parsers import DeployedParsers
+from fogline_cloud.flows.deployed.parser_log import ParserLog
 from fogline_cloud.flows.parsers import Reading
 from fogline_cloud.flows.replay.staging import ReplayFolders
 from fogline_cloud.flows.replay.table_replay import _parse
@@ -113,6 +116,22 @@ def test_body_that_was_deleted_after_its_time_is_dead_when_it_is_parsed_again(fo
 def test_parser_that_does_not_ask_for_large_bodies_gets_none(folder, body_events):
     rows = rows_of(plan_for(folder), body_events(content_type="text/csv"))
     assert (rows[-1]["outcome"], rows[-1]["reason"]) == ("skip", "large-body")
+
+
+@pytest.mark.parametrize("name", ["photo", "size"], ids=["installed", "deployed"])
+def test_parser_reads_a_body_beside_deployed_parsers(folder, body_events, name):
+    log = ParserLog(CloudSettings(tenant="t", flow=FlowSettings(tables=str(folder))))
+    source = """
+        def parse(event):
+            yield Reading("bytes", len(event.body()))
+
+        parse.large_bodies = True
+    """
+    deploy(log, parser_folder(folder / "size", source, name="size", module="size_parser"), name="size", kinds=("image/png",))
+    deployed = DeployedParsers(log.newest().set, TableFolder(log.place))
+    kind = {"photo": "image/jpeg", "size": "image/png"}[name]
+    rows = rows_of(plan_for(folder, deployed=deployed), body_events(content_type=kind))
+    assert (rows[-1]["outcome"], rows[-1]["parser"], rows[-1]["readings"][0]["value"]) == ("ok", name, len(BODY))
 
 
 def test_end_of_a_body_is_noted_and_is_no_event(folder, make_event):

@@ -20,6 +20,7 @@ from deltalake.exceptions import DeltaError
 
 from fogline.errors import Misconfigured
 from fogline.events.event import Event
+from fogline_cloud.flows.bodies.body_folder import BodyFolder, bodies_in
 from fogline_cloud.flows.deployed.loaded_parsers import DeployedParsers, LoadedParsers, former_name, load_parsers
 from fogline_cloud.flows.deployed.parser_log import ParserLog
 from fogline_cloud.flows.deployed.parser_set import ParserSet
@@ -33,6 +34,7 @@ from fogline_cloud.flows.sandbox.parser_runner import ParseResult
 from fogline_cloud.flows.sandbox.task_parsers import TaskParsers
 from fogline_cloud.flows.sandbox.time_limit import TimeLimit
 from fogline_cloud.flows.tables.files import TableFolder, tables_in
+from fogline_cloud.flows.worker.large_bodies import reading_bodies
 from fogline_cloud.flows.worker.parser_choice import checked_rules, chooser
 from fogline_cloud.parser_kit.recent_events import recent_events
 from fogline_cloud.parser_kit.sample_events import read_events
@@ -138,7 +140,8 @@ def _recent(request: CheckRequest) -> list[Event]:
 
 def _results(loaded: LoadedParsers, name: str, events: Sequence[Event], settings: CloudSettings) -> list[ParseResult]:
     flow = settings.flow
-    with TimeLimit(flow.parse_limit_ms / 1000) as limit:
+    bodies = BodyFolder(bodies_in(flow.tables, storage_of(settings)))
+    with TimeLimit(flow.parse_limit_ms / 1000) as limit, reading_bodies(bodies):
         parsers = TaskParsers(loaded.parsers, limit, _memory_bytes(settings), {name}, flow.max_readings)
         return parsers.results([(name, event) for event in events])
 

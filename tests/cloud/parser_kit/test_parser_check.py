@@ -1,5 +1,6 @@
 """The check before a deployment: the last events of table `raw`, read by the new parser and by the former one."""
 
+import hashlib
 import itertools
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from deltalake import write_deltalake
 
 from flows.deployments import ACME, deploy, parser_folder, reads
 from fogline.events.event import Event, Lane, TimeQuality
+from fogline.events.large_body import CHUNK_CONTENT_TYPE, BodyChunk, BodyRef
+from fogline_cloud.flows.bodies.body_folder import BodyFolder, bodies_in
 from fogline_cloud.flows.deployed.parser_log import ParserLog
 from fogline_cloud.flows.deployed.parser_set import with_parser
 from fogline_cloud.flows.tables.schema import RAW_STORED
@@ -22,10 +25,10 @@ from fogline_cloud.settings import CloudSettings, FlowSettings
 _numbers = itertools.count(1)
 
 
-def raw_row(body: bytes, content_type: str) -> dict[str, object]:
-    """Return a row of `raw`."""
+def sent(body: bytes, content_type: str, dataref: str | None = None) -> Event:
+    """Return an event as its gateway sends it."""
     number = next(_numbers)
-    event = Event(
+    return Event(
         id=f"ID-{number}",
         tenant="t",
         device="d-1",
@@ -41,8 +44,13 @@ def raw_row(body: bytes, content_type: str) -> dict[str, object]:
         timequality=TimeQuality.SYNCED,
         dedup="strong",
         adapter="mqtt",
+        dataref=dataref,
     )
-    record = records.record_of(event)
+
+
+def raw_row(event: Event) -> dict[str, object]:
+    """Return its row of `raw`."""
+    number, record = event.sequence, records.record_of(event)
     headers = [{"key": name, "value": value} for name, value in record.headers]
     position = {"topic": "topic", "partition": 0, "offset": number, "ingested": 1_767_323_045_000_000 + number}
     run = {"topic_id": "id", "tenant": "t", "flow": "main", "run": "uuid", "batch": number}
@@ -59,7 +67,10 @@ class Team:
 
     def has_sent(self, *bodies: bytes, content_type: str = ACME) -> None:
         """Add rows to `raw`, in a file of their own."""
-        rows = pa.Table.from_pylist([raw_row(body, content_type) for body in bodies], RAW_STORED)
+        self.has_in_raw([sent(body, content_type) for body in bodies])
+
+    def has_in_raw(self, events: list[Event]) -> None:
+        rows = pa.Table.from_pylist([raw_row(event) for event in events], RAW_STORED)
         rows = rows.append_column("day", pa.array(["2026-01-02"] * len(rows)).cast(pa.date32()))
         write_deltalake(self.folder / "tables" / "raw", rows, mode="append", partition_by=["day"])
 
@@ -92,6 +103,22 @@ async def test_check_shows_values_that_came_went_and_changed(team: Team, tmp_pat
     assert found.problems == []
     assert (found.recent, found.former) == ({"ok": 30}, {"ok": 30})
     assert set(found.changes) == {ValueChange("u", "came", 30), ValueChange("t", "went", 10), ValueChange("t", "changed", 10)}
+
+
+async def test_parser_that_takes_large_bodies_reads_those_of_the_last_events(team: Team, tmp_path: Path) -> None:
+    body, name = b"x" * 300_000, "0f" * 16
+    ref = str(BodyRef(name, 1, len(body), hashlib.sha256(body).hexdigest()))
+    events = [sent(body, CHUNK_CONTENT_TYPE, str(BodyChunk(name, 0))), sent(b"", ACME, ref)]
+    BodyFolder(bodies_in(team.settings.flow.tables, {})).keep(events)
+    team.has_in_raw(events)
+    source = """
+        def parse(event):
+            yield Reading("bytes", len(event.body()))
+
+        parse.large_bodies = True
+    """
+    found = await team.check(parser_folder(tmp_path / "new", source))
+    assert (found.recent, found.former, found.problems) == ({"ok": 1}, {"skip": 1}, [])
 
 
 async def test_parser_that_reads_less_than_the_former_one_fails_unless_that_is_meant(team: Team, tmp_path: Path) -> None:

@@ -85,12 +85,17 @@ class IsolatedPackage:
 
 
 class IsolatedParser:
-    """A parser of an isolated package. A reading that it yields is asked for before another parser is called."""
+    """A parser of an isolated package. A reading that it yields is asked for before another parser is called.
+
+    Its attributes, by which a parser asks for something (`isolated`, `large_bodies`), are those of the parser itself.
+    """
 
     def __init__(self, package: IsolatedPackage | None, parser: Parser) -> None:
         self._package = package
         self._parser = parser
-        self.isolated = bool(getattr(parser, "isolated", False))
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._parser, name)
 
     def __call__(self, event: Event) -> Iterable[Reading | Leftover]:
         """Parse one event with its own modules."""
