@@ -100,22 +100,30 @@ def test_rates_are_those_between_two_looks():
 
 
 @pytest.mark.parametrize(
-    ("count", "last_s", "problems", "faults"),
+    ("more", "commit_s", "problems", "faults"),
     [
-        (0, NOW_S - 9999, [], 0),
-        (LAG, NOW_S - 9999, [], 0),
-        (LAG + 1, NOW_S - STANDS_S, [], 0),
-        (LAG + 1, NOW_S - STANDS_S - 1, [], 1),
-        (LAG + 1, None, [], 1),
-        (LAG + 1, NOW_S - 9999, ["the checkpoint is gone"], 1),
-        (0, NOW_S, ["one", "two"], 2),
+        (0, -9999, [], 0),
+        (1, 0, [], 0),
+        (1, -1, [], 1),
+        (1, None, [], 1),
+        (1, -9999, ["the checkpoint is gone"], 1),
+        (0, 0, ["one", "two"], 2),
     ],
 )
-def test_flow_is_at_fault_if_something_stops_it_or_much_waits_and_no_commit_comes(count, last_s, problems, faults):
-    view = FlowView({"events": last_s}, {("events", "t"): count - count // 2, ("events", "u"): count // 2}, problems)
+@pytest.mark.parametrize("table", ["events", "raw"])
+def test_flow_is_at_fault_if_something_stops_it_or_much_waits_and_no_commit_comes(table, more, commit_s, problems, faults):
+    """`more`: records beyond those that may wait. `commit_s`: the last commit, from the last moment at which none is missed."""
+    count, last_s = LAG[table] + more, None if commit_s is None else NOW_S - STANDS_S[table] + commit_s
+    view = FlowView({table: last_s}, {(table, "t"): count - count // 2, (table, "u"): count // 2}, problems)
     part = flow_part(view, "", NOW_S)
-    assert part.facts == {"wait for events": f"{count:,} records"}
+    assert part.facts == {f"wait for {table}": f"{count:,} records"}
     assert len(part.faults) == faults
+
+
+def test_table_raw_that_waits_for_a_full_micro_batch_is_no_fault():
+    """Records wait for it up to a minute, and after a pause the last commit is older still."""
+    view = FlowView({"events": NOW_S, "raw": NOW_S - 140}, {("raw", "t"): 50_000}, [])
+    assert flow_part(view, "", NOW_S).faults == []
 
 
 def test_flow_and_tables_of_which_nothing_is_known():

@@ -15,10 +15,13 @@ from fogline_cloud.line_metrics import LineMetrics, ListedGateway, gateways_of
 
 HEARD_S: Final = 600.0
 """A device or gateway that was heard within this time counts as alive."""
-LAG: Final = 1000
-"""Records that wait, beyond which the flow does not keep up."""
-STANDS_S: Final = 60.0
-"""Time without a commit after which a flow for which more records wait than `LAG` is said to stand."""
+LAG: Final = {"events": 1000, "raw": 100_000}
+"""Records that wait for a table, beyond which the flow does not keep up, as for the alerts."""
+STANDS_S: Final = {"events": 60.0, "raw": 300.0}
+"""Time without a commit after which a flow for which more records wait than `LAG` is said to stand.
+
+Records wait for table `raw` up to a minute, until a micro-batch is full.
+"""
 MAX_NAMED: Final = 5
 REMEDIES: Final = {
     "FoglineGatewaySilent": "The gateway, its network or its power is gone. Events wait in its outbox. `fogline-edge status` "
@@ -26,6 +29,7 @@ REMEDIES: Final = {
     "FoglineProcessDown": "Restart it; its log says why it ended. Nothing is lost: gateways and Kafka keep the events.",
     "FoglineShardWithoutOwner": "`/healthz` of each bridge says which shards wait for what.",
     "FoglineFlowLag": "`fogline flow status` says what stops it. If it runs, give Spark more cores, or look for a slow parser",
+    "FoglineRawLag": "Look for errors of the table's storage in the flow's log.",
 }
 """What to do, in the words of the alert's runbook in docs/alerts.md."""
 
@@ -200,9 +204,10 @@ def flow_part(view: FlowView | None, why: str, now_s: float, gone: str = "") -> 
     faults = [*down, *(PartFault(each, "FoglineFlowLag") for each in view.problems)]
     for table, count in waiting.items():
         last_s = view.commits.get(table)
-        if not faults and count > LAG and (last_s is None or now_s - last_s > STANDS_S):
+        if not faults and count > LAG[table] and (last_s is None or now_s - last_s > STANDS_S[table]):
             since = "no commit came yet" if last_s is None else f"the last commit came {age(now_s - last_s)} ago"
-            faults.append(PartFault(f"{count:,} records wait for table {table}, and {since}", "FoglineFlowLag"))
+            alert = "FoglineRawLag" if table == "raw" else "FoglineFlowLag"
+            faults.append(PartFault(f"{count:,} records wait for table {table}, and {since}", alert))
     return LinePart("Flow", {f"wait for {table}": f"{count:,} records" for table, count in waiting.items()}, faults)
 
 
