@@ -12,6 +12,7 @@ from fogline.errors import Misconfigured, Unreachable
 from fogline.process.files.settings_file import split_endpoint
 
 _LIMIT_S = 10.0
+_USUAL_PORTS = {"bridge": 9465, "flow": 9466, "api": 9467}
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -50,7 +51,8 @@ def read_metrics(address: str | None, key: str) -> LineMetrics:
     Raises `Misconfigured` without an address, `Unreachable` if nothing answers.
     """
     if address is None:
-        raise Misconfigured(f"{key} is not set, so nothing can be asked here: for example 127.0.0.1:9465")
+        port = _USUAL_PORTS[key.partition(".")[0]]
+        raise Misconfigured(f"{key} is not set, so nothing can be asked here: for example 127.0.0.1:{port}")
     host, port = split_endpoint(address, key)
     connection = http.client.HTTPConnection(host, port, timeout=_LIMIT_S)
     try:

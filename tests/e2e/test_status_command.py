@@ -54,7 +54,7 @@ async def test_the_whole_line_is_on_one_screen(line: Line):
         assert found["gateways"][1].startswith("1 of 1 connected")
         assert found["flow"] == (
             "not asked",
-            "flow.metrics is not set, so nothing can be asked here: for example 127.0.0.1:9465",
+            "flow.metrics is not set, so nothing can be asked here: for example 127.0.0.1:9466",
         )
 
     status, out = await fogline(line, "status")
