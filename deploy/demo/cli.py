@@ -45,7 +45,7 @@ examples:
 exit status: 0 no event is lost or duplicated; 1 otherwise; 2 something must be changed first: one line says what
 """
 
-STAY_PORTS = {"kafka": 9092, "amqp": 5672, "mqtt": 1883, "coap": 5683, "http": 8080}
+STAY_PORTS = {"kafka": 9092, "amqp": 5672, "mqtt": 1883, "coap": 5683, "http": 8080, "devices_http": 8081}
 GATEWAYS = 2
 COMMANDS = 300
 
@@ -75,10 +75,11 @@ def build_parser() -> argparse.ArgumentParser:
         ("amqp", "the bridge's AMQP"),
         ("kafka", "Kafka's"),
         ("http", "the HTTP API's"),
+        ("devices_http", "the first gateway's HTTP"),
     ):
         usual = STAY_PORTS[name]
         text = f"{what} port (default: a free one; with --stay {usual})"
-        parser.add_argument(f"--{name}-port", type=_port, default=0, metavar="PORT", help=text)
+        parser.add_argument(f"--{name.replace('_', '-')}-port", type=_port, default=0, metavar="PORT", help=text)
     parser.set_defaults(run=run)
     return parser
 

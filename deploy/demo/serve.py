@@ -49,16 +49,17 @@ def make_site(workspace: Workspace, console: Console, stop: asyncio.Event) -> Si
 def to_type(workspace: Workspace) -> list[str]:
     """Return the addresses, and commands to try."""
     ports = workspace.ports
-    port, coap = ports.mqtt[0], ports.coap[0]
+    port, coap, http, amqp = ports.mqtt[0], ports.coap[0], ports.devices_http, ports.amqp[0]
     table = workspace.folder.relative_to(ROOT) / "tables" / "readings"
     cloud = workspace.cloud.relative_to(ROOT)
     edge = workspace.edge(workspace.gateways[0]).relative_to(ROOT)
     return [
-        f"ready on 127.0.0.1: MQTT {port}, CoAP {coap}, AMQP {ports.amqp[0]}, Kafka {ports.kafka}; tenant {TENANT}",
+        f"ready on 127.0.0.1: MQTT {port}, CoAP {coap}, HTTP {http}, AMQP {amqp}, Kafka {ports.kafka}; tenant {TENANT}",
         f"the operator's page: {workspace.page}",
         "in another terminal:",
-        f"""  mosquitto_pub -p {port} -i lamp-1 -q 1 -t telemetry -m '{{"temperature": 21.4}}'""",
+        f"""  mosquitto_pub -p {port} -i lamp-1 -q 1 -t telemetry -m '{{"temperature": 21.5}}'""",
         f"""  coap-client-notls -m put coap://127.0.0.1:{coap}/telemetry//lamp-2 -t 50 -e '{{"temperature": 20.5}}'""",
+        f"""  curl -T picture.jpg -H 'content-type: image/jpeg' http://127.0.0.1:{http}/telemetry//camera-1""",
         f"  .venv/bin/fogline ledger verify --config {cloud}",
         f"""  .venv/bin/python -c 'from deltalake import *; print({READ.format(table)})'""",
         f"  .venv/bin/fogline command send lamp-1 switch --json true --ttl 30s --config {cloud}",

@@ -31,8 +31,8 @@ class Ports:
 
     `amqp`: one for each bridge; `mqtt`, `coap`: one for each gateway; `serving`: of devices that are servers. `amqp_lines`:
     the ports of the lines to the bridges, and `coap_lines`: of the lines to the gateways' CoAP ports, if there are lines.
-    `http`: of the API with the operator's page, and `metrics`: of the first bridge's metrics, which the page reads; 0: there
-    is none.
+    `http`: of the API with the operator's page, `metrics`: of the first bridge's metrics, which the page reads, and
+    `devices_http`: of the first gateway's HTTP for devices; 0: there is none.
     """
 
     kafka: int
@@ -44,6 +44,7 @@ class Ports:
     coap_lines: tuple[int, ...] = ()
     http: int = 0
     metrics: int = 0
+    devices_http: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +217,8 @@ content_type = "application/json"
 [coap]
 port = {ports.coap[index]}
 """
+    if ports.devices_http and not index:
+        settings += f"\n[http]\nport = {ports.devices_http}\n"
     for device, port in serving.items():
         settings += f"""
 [[coap.devices]]
@@ -226,11 +229,20 @@ uri = "coap://127.0.0.1:{port}/do"
 
 
 def choose_ports(
-    *, kafka: int, amqp: int, mqtt: int, coap: int, gateways: int, serving: int, http: int | None = None, bridges: int = 1
+    *,
+    kafka: int,
+    amqp: int,
+    mqtt: int,
+    coap: int,
+    gateways: int,
+    serving: int,
+    http: int | None = None,
+    devices_http: int | None = None,
+    bridges: int = 1,
 ) -> Ports:
     """The ports asked for, each 0 for any free one; further parts take the ports after `amqp`, `mqtt` and `coap`.
 
-    `http` None: there is no API.
+    `http` None: there is no API. `devices_http` None: the first gateway has no HTTP.
 
     Raises `Misconfigured` if one is taken.
     """
@@ -251,6 +263,7 @@ def choose_ports(
         serving=tuple(choose("CoAP", 0) for _ in range(serving)),
         http=0 if http is None else choose("HTTP", http),
         metrics=0 if http is None else choose("metrics", 0),
+        devices_http=0 if devices_http is None else choose("devices-HTTP", devices_http),
     )
 
 

@@ -120,6 +120,7 @@ def test_an_event_published_by_hand_is_in_the_table():
             ("amqp", free_port()),
             ("kafka", free_port()),
             ("http", free_port()),
+            ("devices-http", free_port()),
         )
     )
     line = subprocess.Popen(
@@ -133,6 +134,10 @@ def test_an_event_published_by_hand_is_in_the_table():
             if "Ctrl-C stops everything" in text:
                 break
         assert line.poll() is None, "".join(printed)
+        for each in printed:  # what a device may send
+            if each.split()[0] in ("mosquitto_pub", "coap-client-notls", "curl"):
+                sent = run(each.replace("curl", "curl --fail").replace("picture.jpg", "README.md"))
+                assert sent.returncode == 0, each + sent.stderr
         published = run(publish.replace("-p 1883", f"-p {mqtt}"))
         assert published.returncode == 0, published.stderr
         until(verify, "the ledger balances")
