@@ -1,6 +1,7 @@
 """Reads Kafka into the evidence: all records, or those that came after its marks."""
 
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from fogline_cloud.kafka.committed_records import CommittedRecord, read_committe
 from fogline_cloud.ledger.evidence import EvidenceReader
 from fogline_cloud.ledger.marks import FORMAT, OFFSETS, PartitionMarks, RecordMarks, StreamRecords
 from fogline_cloud.ledger.marks_file import MarksFile, MarksUse
+from fogline_cloud.ledger.ranges import SpanCollector, shown
 
 
 @dataclass(slots=True)
@@ -102,15 +104,17 @@ class MarkedRecords:
         if marks.gaps != sorted(reader.accepted):
             self.summary.again.append("a gap by retention was accepted: all records")
             return {}
-        known = {}
+        known, distrusted = {}, defaultdict[tuple[str, str], SpanCollector](SpanCollector)
         for each in marks.partitions:
             partition = (each.topic, each.partition)
             if partition not in bounds:
                 continue
             if why := _distrust(each, marks.topics.get(each.topic), ids.get(each.topic), bounds[partition], reader):
-                self.summary.again.append(f"{each.topic}[{each.partition}]: {why}")
+                distrusted[each.topic, why].add(each.partition, each.partition)
             else:
                 known[partition] = _without_deleted(each, bounds[partition][0])
+        for (topic, why), partitions in distrusted.items():
+            self.summary.again.append(f"{topic}[{shown(partitions.result().spans)}]: {why}")
         return known
 
     def _check(self, known: Mapping[Partition, PartitionMarks]) -> None:

@@ -33,7 +33,7 @@ def small_ranges(monkeypatch):
 
 
 class Line:
-    """One partition as a broker would give it, and the rows of a flow that has read some of it."""
+    """A partition as a broker would give it, empty ones beside it, and the rows of a flow that has read some of it."""
 
     def __init__(self, folder, monkeypatch) -> None:
         self.events = TableFolder(str(folder / "events"))
@@ -41,6 +41,7 @@ class Line:
         self.records: list[CommittedRecord] = []
         self.low = self.flow_read = self.read_from = 0
         self.topic_id = "one"
+        self.partitions = [(TOPIC, 0)]
         self.gaps: dict[tuple[str, int, int], str] = {}
         monkeypatch.setattr(marked_records, "read_committed", self.read)
 
@@ -50,10 +51,10 @@ class Line:
         return dict.fromkeys(names, TopicFacts(self.topic_id, 1))
 
     def bounds(self, partitions):
-        return dict.fromkeys(partitions, (self.read_from, len(self.records)))
+        return {each: (self.read_from, len(self.records)) if each == (TOPIC, 0) else (0, 0) for each in partitions}
 
     def read(self, _, starts):
-        (start,) = starts.values()
+        start = starts[TOPIC, 0]
         assert self.read_from <= start <= len(self.records), "Kafka would warn"
         return (each for each in self.records[start:] if each.value != b"control")
 
@@ -84,7 +85,7 @@ class Line:
 
     def reader(self) -> EvidenceReader:
         """A reader that has the rows of the flow."""
-        reader = EvidenceReader("t", {(TOPIC, 0): self.low})
+        reader = EvidenceReader("t", {(TOPIC, 0): self.low, **dict.fromkeys(self.partitions[1:], 0)})
         reader.accept(self.gaps)
         rows = [row_of(each) for each in self.records[: self.flow_read] if each.value != b"control"]
         if rows:
@@ -97,7 +98,7 @@ class Line:
 
     def verify(self, *, full=False, keep=True):
         reader, marked = self.reader(), MarkedRecords(self, "t", self.events)
-        marked.read(reader, self.bounds([(TOPIC, 0)]), full=full, keep=keep)
+        marked.read(reader, self.bounds(self.partitions), full=full, keep=keep)
         return reader.finish(), marked.summary
 
     def again(self) -> RecordsRead:
@@ -220,6 +221,13 @@ def test_marks_of_another_log_are_not_used(line, change):
     summary = line.again()
     assert (summary.again, summary.records) == ([f"{TOPIC}[0]: {why}"], len(line.records))
     assert line.again().again == []
+
+
+def test_partitions_of_a_topic_with_one_reason_are_named_together(line):
+    line.partitions += [(TOPIC, 1), (TOPIC, 2), (TOPIC, 4)]
+    line.again()
+    why = topic_is_another(line)
+    assert line.again().again == [f"{TOPIC}[0..2, 4]: {why}"]
 
 
 def test_an_accepted_gap_leads_to_a_full_read(line):
