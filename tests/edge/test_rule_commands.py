@@ -3,10 +3,12 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from edge.outbox.stores import open_store, take
 from edge.rules.react_world import event
 from fogline.events.event import Arrival, Event, Lane, parse_rfc3339
+from fogline.events.large_body import CHUNK_CONTENT_TYPE, BodyChunk, BodyRef
 from fogline_edge.cli import main
 from fogline_edge.rule_trial.trial import arrival_of
 from fogline_lab.clock import FakeClock
@@ -129,6 +131,27 @@ def test_dry_run_takes_the_events_that_wait_in_the_outbox(rules, tmp_path):
     assert (status, json.loads(out)["rules"], json.loads(out)["events"]) == (0, {"fan-on": {"error": 1, "fired": 1}}, 2)
     assert json.loads(rules("dry-run", more=["--json", "--since", "3h"])[1])["events"] == 3
     assert store.connection.execute("SELECT count(*) FROM command").fetchone() == (0,)
+
+
+def test_dry_run_and_test_run_no_rule_on_a_large_body_or_its_chunks(rules, config, tmp_path):
+    """The gateway does not either, whatever the bytes of a chunk are."""
+    config.write_text(SETTINGS + '[[rules.private]]\nname = "people"\ndrop = ["/t"]\n')
+    (tmp_path / "data").mkdir()
+    store, one = open_store(tmp_path / "data" / "outbox.db"), event("hall-east", value={"t": 27})
+    name = "0f" * 16
+    chunk = replace(one, content_type=CHUNK_CONTENT_TYPE, lane=Lane.BULK, dataref=str(BodyChunk(name, 0)))
+    whole = replace(one, data=b"", lane=Lane.BULK, dataref=str(BodyRef(name, 1, 300_000, "a" * 64)), body_digest=b"x" * 16)
+    take(store, chunk, whole)
+    found = json.loads(rules("dry-run", more=["--json", "--since", "9000d"])[1])
+    assert (found["events"], found["rules"]) == (2, {})
+    status, _, err = rules("test", line("east", 27, body="x" * 300_000))
+    assert (status, "no rule reads a body of more than 262,144 bytes" in err) == (2, True)
+
+
+def test_check_says_which_rules_refuse_large_bodies(rules, config):
+    assert "262,144" not in rules("check")[1]
+    config.write_text(SETTINGS + '[[rules.private]]\nname = "people"\ndrop = ["/t"]\n')
+    assert "bodies of more than 262,144 bytes: refused for events of people" in rules("check")[1]
 
 
 def test_dry_run_refuses_what_is_no_duration(rules, capsys):

@@ -11,6 +11,7 @@ import msgspec
 
 from fogline.errors import Misconfigured
 from fogline.events.event import TimeQuality, parse_rfc3339
+from fogline.events.large_body import MAX_INLINE_BYTES
 from fogline.installed import settings_folder
 from fogline.process.console.command_line import Parser
 from fogline.process.console.listing import show_rows, utc
@@ -74,6 +75,9 @@ def run_check(arguments: argparse.Namespace) -> int:
         show(json.dumps([dict(zip(("kind", "rule", "events", "when"), row, strict=True)) for row in rows]))
     else:
         show_rows(("kind", "rule", "events", "when"), rows, "the settings have no rules")
+        if private := [each.name for each in settings.rules.private]:
+            refused = f"refused for events of {', '.join(private)}"
+            show(f"bodies of more than {MAX_INLINE_BYTES:,} bytes: {refused}; no other rule reads them")
     return 0
 
 

@@ -23,6 +23,7 @@ import msgspec
 
 from fogline.errors import Misconfigured
 from fogline.events.event import Arrival, Lane, parse_rfc3339
+from fogline.events.large_body import MAX_INLINE_BYTES
 from fogline.events.sample_line import SampleLine, read_lines
 from fogline_edge.rule_trial.trial import TrialEvent
 
@@ -53,6 +54,8 @@ def read_expected(path: Path) -> Iterator[ExpectedEvent]:
     at_ns = parse_rfc3339(_START) - _SECOND_NS
     for where, given in read_lines(str(path), content, _Line):
         at_ns = parse_rfc3339(given.recordedtime) if given.recordedtime is not None else at_ns + _SECOND_NS
+        if len(given.data) > MAX_INLINE_BYTES:
+            raise Misconfigured(f"{where}: no rule reads a body of more than {MAX_INLINE_BYTES:,} bytes (docs/large-bodies.md)")
         arrival = Arrival(
             device=given.device,
             channel=given.channel,

@@ -10,13 +10,14 @@ from fogline.address import addressed_device
 from fogline.documents.media_type import check_media_type, event_type
 from fogline.errors import Misconfigured, Poison
 from fogline.events.event import Arrival, Lane, parse_rfc3339
+from fogline.events.large_body import MAX_INLINE_BYTES, size_of
 from fogline.installed import settings_folder
 from fogline.process.console.terminal import show
 from fogline_edge.operate.first_settings import FILE
 from fogline_edge.operate.settings_check import check
 from fogline_edge.operate.status import find_event
 from fogline_edge.rule_trial.trial import arrival_of
-from fogline_edge.rules.event_rules import rules_of
+from fogline_edge.rules.event_rules import is_large, rules_of
 from fogline_edge.rules.explanation import RuleStep
 from fogline_edge.settings import load
 
@@ -56,17 +57,20 @@ def run_explain(arguments: argparse.Namespace) -> int:
     arrival = _arrival(arguments) if arguments.event is None else arrival_of(find_event(Path(settings.data), arguments.event))
     rules = rules_of(settings.rules)
     steps = [] if rules is None else list(rules.explain(arrival))
+    size = len(arrival.data) or size_of(arrival.dataref or "")
     if arguments.json:
         event = {"device": arrival.device, "channel": arrival.channel, "content_type": arrival.content_type}
-        show(json.dumps({**event, "bytes": len(arrival.data), "steps": [each._asdict() for each in steps]}))
+        show(json.dumps({**event, "bytes": size, "steps": [each._asdict() for each in steps]}))
         return 0
-    show(f"device {arrival.device}, channel {arrival.channel}: {arrival.content_type}, {len(arrival.data):,} bytes")
-    for line in _lines(steps):
+    show(f"device {arrival.device}, channel {arrival.channel}: {arrival.content_type}, {size:,} bytes")
+    for line in _lines(steps, large=is_large(arrival)):
         show(line)
     return 0
 
 
-def _lines(steps: list[RuleStep]) -> list[str]:
+def _lines(steps: list[RuleStep], *, large: bool) -> list[str]:
+    if not steps and large:
+        return [f"no rule reads a body of more than {MAX_INLINE_BYTES:,} bytes: the event is stored as it comes"]
     if not steps:
         return ["no rule applies: the event is stored as it comes"]
     return [f"{number}. {each.kind}, rule {each.rule}: {each.effect}" for number, each in enumerate(steps, 1)]
