@@ -1,6 +1,7 @@
 """Maintenance of the tables beside the running flow, by delta-rs. No Spark is needed.
 
 `beside_flow`: runs maintenance at intervals, in a process of its own
+`body_check`: large bodies that cannot be written, or that are past their time
 `body_expiry`: deletes large bodies after their time
 `doubled`: undoes a compaction of rows that another one had moved already
 `forget`: removes what the tables hold about a device

@@ -6,6 +6,7 @@ import http.client
 import subprocess
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -67,6 +68,7 @@ def _checks(settings: CloudSettings) -> dict[str, Check]:
         "bridge": partial(_bridge, settings),
         "certificate": partial(_own_certificate, settings),
         "store": partial(_store, settings),
+        "bodies": partial(_bodies, settings),
         "credentials": partial(_credentials, settings),
     }
     if find_spec("pyspark") is not None:
@@ -169,6 +171,30 @@ def _store(settings: CloudSettings) -> Iterator[Finding]:
     where = settings.store.endpoint or "Amazon S3"
     keys = settings.store.key_file or "keys of the environment"
     yield Finding(Grade.OK, "store", f"{where} takes {keys}, has the bucket, and knows put-if-absent")
+
+
+def _bodies(settings: CloudSettings) -> Iterator[Finding]:
+    """Tell whether large bodies can be written, and whether they are deleted after their time."""
+    if not settings.flow.tables or find_spec("obstore") is None:
+        return
+    from fogline_cloud.maintenance.body_check import overdue, why_not_writable  # noqa: PLC0415 - needs the store's library
+
+    place = f"{settings.flow.tables.rstrip('/')}/bodies"
+    if "://" not in place and not Path(place).exists():
+        yield Finding(Grade.OK, "bodies", f"none yet in {place}")
+        return
+    if why := why_not_writable(settings):
+        remedy = "The flow takes no large body until it can write there: check owner, room and the rights of its keys"
+        yield Finding(Grade.FAIL, "bodies", why, remedy)
+        return
+    yield Finding(Grade.OK, "bodies", f"{place} can be written")
+    late = overdue(settings, datetime.now(UTC))
+    if not any(late):
+        yield Finding(Grade.OK, "bodies", "none is kept longer than tables.body_days and tables.ended_body_hours")
+        return
+    text = f"{sum(late):,} large bodies should be deleted: {late.expired:,} older than tables.body_days, {late.ended:,} ended"
+    remedy = "Run: fogline table maintain. A flow runs it, too, unless tables.maintain_every_min is 0; its log says if it fails"
+    yield Finding(Grade.WARN, "bodies", text, remedy)
 
 
 def _revoked(path: str) -> Iterator[Finding]:
