@@ -3,11 +3,14 @@
 import json
 import socket
 import threading
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from fogline.events.large_body import BodyNote, new_body_id, unfinished_key
 from fogline.process import checkup
 from fogline.process.checkup import Grade
 from fogline_cloud.authority.certificates import Role
@@ -18,6 +21,7 @@ from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import load
 from fogline_lab.credentials.mqtt_tls_files import MqttTlsFiles
 from fogline_lab.events import make_arrival
+from fogline_lab.gateway.outbox_use import put
 
 
 @pytest.fixture
@@ -165,3 +169,47 @@ def test_certificates_of_listeners_are_named_with_their_end(config, tmp_path):
     subjects = found(config)
     assert (subjects["http.tls"][0], "days left" in subjects["http.tls"][1]) == (Grade.WARN, True)
     assert (subjects["mqtt.tls"][0], "has ended" in subjects["mqtt.tls"][1]) == (Grade.FAIL, True)
+
+
+def begin_bodies(outbox: Outbox, *devices: str, ago_s: float = 0.0) -> None:
+    """Keep the notes of bodies that have begun, as adapters do."""
+    for device in devices:
+        note = msgspec.json.encode(BodyNote(device, "t", "http", "telemetry"))
+        outbox.port.keep(unfinished_key(new_body_id(time.time() - ago_s)), note, lambda: None)
+
+
+def bodies_of(config: Path) -> list[tuple[Grade, str]]:
+    return [(each.grade, f"{each.text} {each.remedy}".strip()) for each in diagnose(config) if each.subject == "bodies"]
+
+
+async def test_large_bodies_that_take_all_places_or_never_end_are_named_by_device(config):
+    with config.open("a") as file:
+        file.write("[bodies]\nmax_uploads = 3\nmax_time_s = 100\n")
+    outbox = Outbox.open(load(config))
+    try:
+        begin_bodies(outbox, "camera-1")
+        await put(outbox, make_arrival(1))  # after the notes
+        assert bodies_of(config) == [(Grade.OK, "they may have 67.1 MB; 1 come now")]
+        begin_bodies(outbox, "camera-1", "camera-2", ago_s=200)
+        await put(outbox, make_arrival(1))  # after the notes
+        late, taken, _ = bodies_of(config)
+        assert (late[0], "2 large bodies (1 of camera-1, 1 of camera-2) have neither" in late[1]) == (Grade.WARN, True)
+        assert (taken[0], "all 3 places" in taken[1], "2 of camera-1" in taken[1]) == (Grade.WARN, True, True)
+    finally:
+        await outbox.close()
+    assert bodies_of(config)[0][1].endswith("had not come whole when the gateway ended: it ends them at its next start")
+
+
+@pytest.mark.parametrize(
+    ("settings", "grade", "said"),
+    [
+        ("", Grade.OK, "they may have 67.1 MB"),
+        ("[bodies]\nmax_bytes = 0\n", Grade.OK, "none of more than 262,144 bytes is taken"),
+        ("[outbox]\nmax_bytes = 100_000_000\n", Grade.WARN, "more than 25.0 MB are refused"),
+        ('[[rules.private]]\nname = "people"\ndrop = ["/name"]\n', Grade.OK, "rules of private fields refuse them: people"),
+    ],
+)
+def test_largest_body_and_the_rules_that_refuse_it_are_named(config, settings, grade, said):
+    config.write_text(config.read_text() + settings)
+    worst = found(config)["bodies"]
+    assert (worst[0], said in " ".join(text for _, text in bodies_of(config))) == (grade, True)

@@ -5,7 +5,8 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -15,6 +16,7 @@ import msgspec
 from fogline.amqp.client import AmqpClient
 from fogline.amqp.login_check import try_login
 from fogline.errors import Misconfigured
+from fogline.events.large_body import MAX_INLINE_BYTES
 from fogline.gateway.hello import PRODUCT
 from fogline.gateway.ledger import RuleOutcome
 from fogline.message import Property
@@ -35,12 +37,13 @@ from fogline.process.files.tls_files import client_context
 from fogline.tracing.collector import check_collector
 from fogline_edge.adapters.mqtt_client.state import BrokerState
 from fogline_edge.ble_settings import BleSettings
+from fogline_edge.body_settings import largest_body
 from fogline_edge.credentials.credential_file import read_state
 from fogline_edge.machine.health import read_machine
 from fogline_edge.machine.process_end import EndCause
 from fogline_edge.machine.run_record import read_run
 from fogline_edge.operate.settings_check import check
-from fogline_edge.operate.status import read_oldest, read_status
+from fogline_edge.operate.status import UnfinishedBody, read_oldest, read_status, read_unfinished
 from fogline_edge.operate.via_check import check_via
 from fogline_edge.outbox.file.copy_file import read_copy
 from fogline_edge.outbox.file.data_folder import FILE
@@ -73,6 +76,7 @@ def diagnose(config: Path) -> Iterator[Finding]:
         "gateway": partial(_process, folder),
         "uplink": partial(_uplink, folder),
         "outbox": partial(_outbox, settings),
+        "bodies": partial(_bodies, settings),
         "disk": partial(check_room, folder, "disk", _growth(settings)),
         "wear": partial(_wear, folder),
         "power": partial(_power, folder),
@@ -223,6 +227,39 @@ def _outbox(settings: EdgeSettings) -> Iterator[Finding]:
             yield Finding(Grade.WARN, "outbox", f"{status[name]:,} events {name}", remedy)
     for rule, outcomes in status["rules"].items():
         yield _rule(rule, outcomes)
+
+
+def _bodies(settings: EdgeSettings) -> Iterator[Finding]:
+    """Tell how large a body may be, and whether large bodies come and end as they should."""
+    folder, limits = Path(settings.data), settings.bodies
+    most = largest_body(limits, settings.outbox.max_bytes)
+    if most < limits.max_bytes:
+        text = f"bodies of more than {megabytes(most)} are refused: they must fit into a quarter of outbox.max_bytes"
+        yield Finding(Grade.WARN, "bodies", text, "Raise outbox.max_bytes, or lower bodies.max_bytes")
+    found = read_unfinished(folder) if (folder / FILE).exists() else []
+    runs = running_pid(folder) is not None
+    late = [each for each in found if runs and time.time() - each.begun_s > limits.max_time_s + limits.idle_timeout_s]
+    if late:
+        text = f"{_of_devices(late)} have neither event nor end after {limits.max_time_s:,.0f} s"
+        yield Finding(Grade.WARN, "bodies", text, "Their ends wait for room: see the lines on outbox")
+    if runs and len(found) >= limits.max_uploads:
+        text = f"all {limits.max_uploads} places of bodies.max_uploads are taken: {_of_devices(found)}; others have to wait"
+        yield Finding(Grade.WARN, "bodies", text, "Raise bodies.max_uploads, or lower bodies.idle_timeout_s")
+    if not runs and found:
+        text = f"{_of_devices(found)} had not come whole when the gateway ended"
+        yield Finding(Grade.OK, "bodies", f"{text}: it ends them at its next start")
+    if not most:
+        yield Finding(Grade.OK, "bodies", f"none of more than {MAX_INLINE_BYTES:,} bytes is taken: bodies.max_bytes is 0")
+        return
+    private = ", ".join(each.name for each in settings.rules.private)
+    refused = f"; rules of private fields refuse them: {private}" if private else ""
+    yield Finding(Grade.OK, "bodies", f"they may have {megabytes(most)}; {len(found) if runs else 0} come now{refused}")
+
+
+def _of_devices(bodies: Sequence[UnfinishedBody]) -> str:
+    counts = Counter(sorted(each.device for each in bodies))
+    devices = ", ".join(f"{count} of {device}" for device, count in counts.most_common(5))
+    return f"{len(bodies)} large bodies ({devices}{', ...' if len(counts) > 5 else ''})"
 
 
 def _rule(rule: str, outcomes: dict[str, int]) -> Finding:

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -14,7 +14,7 @@ from fogline.dead_letter import DEAD_TYPE
 from fogline.errors import Misconfigured, Poison
 from fogline.events.codec import decode_event
 from fogline.events.event import Event, Lane, parse_rfc3339
-from fogline.events.large_body import UNFINISHED, BodyNote
+from fogline.events.large_body import UNFINISHED, BodyNote, begun_s
 from fogline.gateway.ledger import total_by_rule
 from fogline.process.console.listing import show_rows
 from fogline.process.console.terminal import show
@@ -78,7 +78,7 @@ def read_status(folder: Path) -> dict[str, Any]:
         (gateway,) = connection.execute("SELECT value FROM meta WHERE key = 'gateway'").fetchone()
         kept = [tuple(row) for row in connection.execute(SQL["kept_by_rules"])]
         clients = connection.execute(_KEPT, ["mqtt-client/", "mqtt-client0"]).fetchall()
-        bodies = [msgspec.json.decode(note, type=BodyNote) for _, note in connection.execute(_KEPT, [UNFINISHED, "body0"])]
+        bodies = _unfinished(connection)
         ble = connection.execute("SELECT value FROM kept WHERE key = ?", [STATE_KEY]).fetchone()
     totals = {name: sum(stream[name] for stream in streams) for name in (*COUNTERS, "backlog")}
     status = {
@@ -132,6 +132,27 @@ def _full(folder: Path) -> dict[str, Any] | None:
     state = state_of(period, folder)
     present = {"free_bytes": free_bytes(folder), "sentence": state.sentence, **state._asdict()}
     return {**msgspec.to_builtins(period), **present}
+
+
+class UnfinishedBody(NamedTuple):
+    """A large body that has neither event nor end. `begun_s`: in seconds since 1970, by the gateway's clock."""
+
+    device: str
+    begun_s: int
+
+
+def read_unfinished(folder: Path) -> list[UnfinishedBody]:
+    """Return the large bodies that have neither event nor end. Raises `Misconfigured`."""
+    with _open_read_only(folder) as connection:
+        return _unfinished(connection)
+
+
+def _unfinished(connection: sqlite3.Connection) -> list[UnfinishedBody]:
+    notes = connection.execute(_KEPT, [UNFINISHED, "body0"]).fetchall()
+    return [
+        UnfinishedBody(msgspec.json.decode(note, type=BodyNote).device, begun_s(key.removeprefix(UNFINISHED)))
+        for key, note in notes
+    ]
 
 
 def read_oldest(folder: Path) -> dict[Lane, float]:

@@ -53,9 +53,14 @@ def new_body_id(now_s: float) -> str:
     return f"{int(now_s) & 0xFFFFFFFF:08x}{os.urandom(12).hex()}"
 
 
+def begun_s(body: str) -> int:
+    """Return the time in an id, in seconds since 1970. It is that of the gateway's clock, which may have been wrong."""
+    return int(body[:8], 16)
+
+
 def day_of(body: str) -> date:
-    """Return the UTC day in an id. It is that of the gateway's clock, which may have been wrong."""
-    return datetime.fromtimestamp(int(body[:8], 16), UTC).date()
+    """Return the UTC day in an id."""
+    return datetime.fromtimestamp(begun_s(body), UTC).date()
 
 
 class BodyChunk(msgspec.Struct, frozen=True, gc=False):

@@ -47,7 +47,8 @@ class BodyGateway:
         listener = HttpListener(outbox.port, HttpSettings(port=0), DeviceRates(1000, 10_000), bodies=uploads)
         mqtt = MqttListener(outbox.port, MqttSettings(port=0), bodies=uploads)
         await listener.start()
-        coap = CoapListener(outbox.port, CoapSettings(port=0), bodies=uploads)
+        many_blocks = CoapSettings(port=0, endpoint_burst=100_000, burst=100_000)
+        coap = CoapListener(outbox.port, many_blocks, bodies=uploads)
         await mqtt.start()
         await coap.start()
         try:

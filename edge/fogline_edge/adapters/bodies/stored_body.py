@@ -8,10 +8,10 @@ class StoredBody(Protocol):
 
     @property
     def crowded(self) -> bool:
-        """True while no more of it should be read."""
+        """True while no more of it should be read, and after it was given up for want of room."""
 
     def write(self, data: bytes) -> None:
-        """Add the next bytes. Raises `Poison` (`too-big`, `late`)."""
+        """Add the next bytes. Raises `Poison` (`too-big`, `late`), and `SlowDown` if it was given up for want of room."""
 
     def give_up(self) -> None:
         """End a body that does not come whole."""

@@ -2,31 +2,29 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
 from fogline.errors import Poison, SlowDown
 from fogline.events.event import Arrival, Lane
-from fogline.events.large_body import CHUNK_CONTENT_TYPE, UNFINISHED, BodyNote, end_of_body
+from fogline.events.large_body import CHUNK_CONTENT_TYPE, UNFINISHED, BodyNote, end_of_body, unfinished_key
 from fogline_edge.adapters.bodies.upload import BodyUpload
 from fogline_edge.adapters.port import Port
-from fogline_edge.body_settings import BodySettings
-
-OUTBOX_SHARE = 4
-"""A body takes at most one part in so many of the outbox: it must fit beside the chunks of others."""
+from fogline_edge.body_settings import BodySettings, largest_body
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass
 class BodyCounters:
-    """Counters of large bodies. `uploads`: those that come now."""
+    """Counters of large bodies. `uploads`: those that come now. `refused`: those that could not begin, by reason."""
 
     uploads: int = 0
     whole: int = 0
     given_up: int = 0
     bytes: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
 
 
 class BodyUploads:
@@ -41,9 +39,9 @@ class BodyUploads:
         self.port = port
         self.settings = settings
         self.counters = BodyCounters()
-        self.most = min(settings.max_bytes, outbox_bytes // OUTBOX_SHARE)
+        self.most = largest_body(settings, outbox_bytes)
         self._private = private
-        self._open: dict[BodyUpload, str] = {}
+        self._open: dict[BodyUpload, str] = {}  # until nothing of them waits for room: a full outbox must not gather them
 
     def end_former(self) -> None:
         """End the bodies that a former run of the gateway has not got whole. Call it once, before the first `begin`."""
@@ -58,7 +56,7 @@ class BodyUploads:
                 adapter=begun.adapter,
                 type=begun.type,
             )
-            self._end(end_of_body(chunk, key.removeprefix(UNFINISHED)))
+            self._end(end_of_body(chunk, key.removeprefix(UNFINISHED)), key)
 
     def begin(self, event: Arrival, on_room: Callable[[], None], size: int) -> BodyUpload:
         """Begin a body. `event`: without data. `size`: in bytes, as far as it is known. `on_room`: see `BodyUpload`.
@@ -66,10 +64,10 @@ class BodyUploads:
         Raises `Poison` (`too-big`, `private`) if the body cannot be stored, and `SlowDown` if too many bodies come.
         """
         if size > self.most:
-            raise Poison("too-big", f"a body has at most {self.most} bytes")
+            raise self._refused("too-big", f"a body has at most {self.most} bytes")
         if rules := self._private(event):
             why = f"rule {rules[0]} removes private fields of this event, and no rule reads a large body"
-            raise Poison("private", why)
+            raise self._refused("private", why)
         of_device = sum(each == event.device for each in self._open.values())
         if len(self._open) >= self.settings.max_uploads or of_device >= self.settings.max_device_uploads:
             raise SlowDown("too many large bodies come at this time", retry_after_s=10)
@@ -78,9 +76,12 @@ class BodyUploads:
         self.counters.uploads += 1
         return upload
 
+    def _refused(self, reason: str, why: str) -> Poison:
+        self.counters.refused[reason] = self.counters.refused.get(reason, 0) + 1
+        return Poison(reason, why)
+
     def ended(self, upload: BodyUpload, *, whole: bool) -> None:
         """See `UploadOwner.ended`."""
-        del self._open[upload]
         self.counters.uploads -= 1
         if whole:
             self.counters.whole += 1
@@ -90,8 +91,17 @@ class BodyUploads:
             text = "a body of device %s was given up after %d bytes"
             _log.info(text, upload.event.device, upload.size, extra={"reason": "body-given-up"})
 
-    def _end(self, end: Arrival) -> None:
+    def committed(self, upload: BodyUpload) -> None:
+        """See `UploadOwner.committed`."""
+        del self._open[upload]
+        self._drop_note(unfinished_key(upload.id))
+
+    def _end(self, end: Arrival, note: str) -> None:
         try:
-            self.port.put(end, lambda _: None)
+            self.port.put(end, lambda _: self._drop_note(note))
         except SlowDown:
-            self.port.when_room(lambda: self._end(end))
+            self.port.when_room(lambda: self._end(end, note))
+
+    def _drop_note(self, key: str) -> None:
+        """Drop a note that the file has no more, because event or end is committed: the port has it in memory."""
+        self.port.keep(key, None, lambda: None)

@@ -165,10 +165,10 @@ def _key(endpoint: Endpoint, sender: str, request: Request) -> _Key:
     return (endpoint, sender, request.method, request.path, request.query, request.content_format, request.tag)
 
 
-def too_big(most_bytes: int, reason: str = "too-big") -> RequestRefused:
+def too_big(most_bytes: int, reason: str = "too-big", why: str = "") -> RequestRefused:
     """Return the error for a body of more bytes, with the largest one in Size1 (RFC 7959, section 2.9.3)."""
     size1 = ((Option.SIZE1, uint(most_bytes)),)
-    return RequestRefused(Code.REQUEST_ENTITY_TOO_LARGE, reason, f"a body has at most {most_bytes} bytes", size1)
+    return RequestRefused(Code.REQUEST_ENTITY_TOO_LARGE, reason, why or f"a body has at most {most_bytes} bytes", size1)
 
 
 def _too_many(why: str) -> RequestRefused:

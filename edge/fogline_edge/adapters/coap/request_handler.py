@@ -150,7 +150,7 @@ class CoapRequestHandler:
         try:
             return PacedUpload(self.bodies, event, max(len(begun) + len(request.payload), request.size1 or 0))
         except Poison as error:
-            raise too_big(self.settings.max_body_bytes, error.reason) from None
+            raise too_big(self.settings.max_body_bytes, error.reason, str(error)) from None
 
     def _ttd_s(self, request: Request) -> int | None:
         return seconds(request, self.settings.max_ttd_s) if self.polls is not None else None
@@ -158,7 +158,10 @@ class CoapRequestHandler:
     def _store(self, target: PathTarget, case: _Case, body: bytes | PacedUpload) -> None:
         if isinstance(body, PacedUpload):
             stored, kept = _after_both(partial(self._stored, target.device, case, self._ttd_s(case.request)))
-            body.finish(retransmission_of(case.exchange), stored)
+            try:
+                body.finish(retransmission_of(case.exchange), stored)
+            except Poison as error:
+                raise RequestRefused(Code.REQUEST_ENTITY_INCOMPLETE, error.reason, str(error)) from None
             self._last_blocks.keep(case.message, case.exchange, kept)
             self.counters.received += 1
             return

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from fogline.errors import Poison
+from fogline.errors import Poison, SlowDown
 from fogline_edge.adapters.bodies.stored_body import StoredBody
 from fogline_edge.adapters.http.wire import HttpRefused
 
@@ -77,5 +77,12 @@ class RequestBody(Generic[Stored]):
     def _write(self, upload: Stored, data: bytes) -> None:
         try:
             upload.write(data)
+        except SlowDown:
+            raise NO_ROOM from None
         except Poison as error:
-            raise LATE if error.reason == "late" else HttpRefused(413, error.reason, str(error)) from None
+            raise refusal_of(error) from None
+
+
+def refusal_of(error: Poison) -> HttpRefused:
+    """Return the response to a large body that cannot be stored."""
+    return LATE if error.reason == "late" else HttpRefused(413, error.reason, str(error))

@@ -21,6 +21,7 @@ from fogline_edge.adapters.http.counters import HttpCounters
 from fogline_edge.adapters.http.exchange import HttpExchange
 from fogline_edge.adapters.http.intake import TTD, arrival, checked_type, seconds, status
 from fogline_edge.adapters.http.paths import EventPath, HttpPaths, ReplyPath
+from fogline_edge.adapters.http.request_body import refusal_of
 from fogline_edge.adapters.http.wire import ACCEPTED, OCTETS, HttpRefused, HttpRequest, HttpResponse, problem
 from fogline_edge.adapters.port import CommandPort, Port
 from fogline_edge.body_settings import BodySettings
@@ -62,6 +63,8 @@ class HttpRequestHandler:
             self._take(exchange)
         except HttpRefused as error:
             exchange.respond(self.refusal(error))
+        except Poison as error:
+            exchange.respond(self.refusal(refusal_of(error)))
         except SlowDown as error:
             self._slow_down(exchange, error.retry_after_s)
 
@@ -81,7 +84,7 @@ class HttpRequestHandler:
         try:
             return self.bodies.begin(msgspec.structs.replace(event, data=b""), on_room, size)
         except Poison as error:
-            raise HttpRefused(413, error.reason, str(error)) from None
+            raise refusal_of(error) from None
         except SlowDown as error:
             raise HttpRefused(503, "too-many-bodies", str(error), _retry_after(error.retry_after_s)) from None
 

@@ -194,6 +194,7 @@ _MEANINGS = {  # Meaning by name, for each part of a process and each type. A pa
         "whole": "large bodies that came whole",
         "given_up": "large bodies that did not come whole",
         "bytes": "bytes of large bodies that came whole",
+        "refused reason": "large bodies that could not begin: too large, or with private fields",
     },
     ("coap_dtls", _GAUGE): {"sessions": "DTLS sessions that are open"},
     ("coap_dtls", _COUNTER): {

@@ -16,6 +16,7 @@ from fogline_edge.adapters.mqtt.session.effects import StoreBody
 
 RETRY_S = 1.0
 """Time after which a body for which there was no room is begun again. Meanwhile the connection is not read."""
+_CODES = {"too-big": Reason.PACKET_TOO_LARGE, "no-room": Reason.QUOTA_EXCEEDED}
 
 
 class BodyControl(Protocol):
@@ -70,14 +71,17 @@ class BodyReader:
             return
         try:
             upload.write(data)
+            if last:
+                upload.finish(partial(self._control.committed, pending))
+        except SlowDown as error:
+            self._refuse(Poison("no-room", str(error)))
         except Poison as error:
             self._refuse(error)
-            return
-        if last:
-            self._upload = self._pending = None
-            upload.finish(partial(self._control.committed, pending))
-        elif upload.crowded:
-            self._control.hold_body(held=True)
+        else:
+            if last:
+                self._upload = self._pending = None
+            elif upload.crowded:
+                self._control.hold_body(held=True)
 
     def give_up(self) -> None:
         """End a body that does not come whole."""
@@ -94,5 +98,5 @@ class BodyReader:
 
     def _refuse(self, error: Poison) -> None:
         self.give_up()
-        code = Reason.PACKET_TOO_LARGE if error.reason == "too-big" else Reason.IMPLEMENTATION_SPECIFIC
+        code = _CODES.get(error.reason, Reason.IMPLEMENTATION_SPECIFIC)
         self._control.refuse_body(code, f"a large body cannot be stored ({error.reason}): {error}")
