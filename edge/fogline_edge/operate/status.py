@@ -14,7 +14,7 @@ from fogline.dead_letter import DEAD_TYPE
 from fogline.errors import Misconfigured, Poison
 from fogline.events.codec import decode_event
 from fogline.events.event import Event, Lane, parse_rfc3339
-from fogline.events.large_body import UNFINISHED, BodyNote, begun_s
+from fogline.events.large_body import UNFINISHED, begun_s, decode_note
 from fogline.gateway.ledger import total_by_rule
 from fogline.process.console.listing import show_rows
 from fogline.process.console.terminal import show
@@ -135,7 +135,10 @@ def _full(folder: Path) -> dict[str, Any] | None:
 
 
 class UnfinishedBody(NamedTuple):
-    """A large body that has neither event nor end. `begun_s`: in seconds since 1970, by the gateway's clock."""
+    """A large body that has neither event nor end. `device`: `-` if its note cannot be read.
+
+    `begun_s`: in seconds since 1970, by the gateway's clock.
+    """
 
     device: str
     begun_s: int
@@ -148,11 +151,12 @@ def read_unfinished(folder: Path) -> list[UnfinishedBody]:
 
 
 def _unfinished(connection: sqlite3.Connection) -> list[UnfinishedBody]:
-    notes = connection.execute(_KEPT, [UNFINISHED, "body0"]).fetchall()
-    return [
-        UnfinishedBody(msgspec.json.decode(note, type=BodyNote).device, begun_s(key.removeprefix(UNFINISHED)))
-        for key, note in notes
-    ]
+    found = []
+    for key, value in connection.execute(_KEPT, [UNFINISHED, "body0"]):
+        with contextlib.suppress(Poison):
+            body, note = decode_note(key, value)
+            found.append(UnfinishedBody("-" if note is None else note.device, begun_s(body)))
+    return found
 
 
 def read_oldest(folder: Path) -> dict[Lane, float]:

@@ -39,6 +39,7 @@ CHUNK_CONTENT_TYPE: Final = "application/vnd.fogline-chunk"
 UNFINISHED: Final = "body/"
 """Prefix of `unfinished_key`."""
 
+_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _DATAREF = re.compile(
     r"fogline-body:(?P<id>[0-9a-f]{32})\?"
     r"(?:chunk=(?P<number>0|[1-9][0-9]{0,5})"
@@ -125,6 +126,20 @@ class BodyNote(msgspec.Struct, frozen=True, array_like=True):
     channel: str
     adapter: str
     type: str
+
+
+def decode_note(key: str, value: bytes) -> tuple[str, BodyNote | None]:
+    """Return the body's id, and its note; None if it cannot be read. Raises `Poison('malformed')` for a key without an id.
+
+    Notes have no checksum, and may come from a damaged file.
+    """
+    body = key.removeprefix(UNFINISHED)
+    if _ID.fullmatch(body) is None:
+        raise Poison("malformed", f"{key[:60]!r} names no large body")
+    try:
+        return body, msgspec.json.decode(value, type=BodyNote)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return body, None
 
 
 def unfinished_key(body: str) -> str:

@@ -4,11 +4,9 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
-
 from fogline.errors import Poison, SlowDown
 from fogline.events.event import Arrival, Lane
-from fogline.events.large_body import CHUNK_CONTENT_TYPE, UNFINISHED, BodyNote, end_of_body, unfinished_key
+from fogline.events.large_body import CHUNK_CONTENT_TYPE, UNFINISHED, BodyNote, decode_note, end_of_body, unfinished_key
 from fogline_edge.adapters.bodies.upload import BodyUpload
 from fogline_edge.adapters.port import Port
 from fogline_edge.body_settings import BodySettings, largest_body
@@ -45,8 +43,14 @@ class BodyUploads:
 
     def end_former(self) -> None:
         """End the bodies that a former run of the gateway has not got whole. Call it once, before the first `begin`."""
-        for key, note in self.port.kept(UNFINISHED).items():
-            begun = msgspec.json.decode(note, type=BodyNote)
+        for key, value in self.port.kept(UNFINISHED).items():
+            try:
+                body, note = decode_note(key, value)
+            except Poison as error:
+                _log.warning("a note of a large body is damaged: %s; its chunks are deleted after tables.body_days", error)
+                self._drop_note(key)
+                continue
+            begun = note or BodyNote(self.port.gateway, "bodies", "fogline", "telemetry")
             chunk = Arrival(
                 device=begun.device,
                 channel=begun.channel,
@@ -56,7 +60,7 @@ class BodyUploads:
                 adapter=begun.adapter,
                 type=begun.type,
             )
-            self._end(end_of_body(chunk, key.removeprefix(UNFINISHED)), key)
+            self._end(end_of_body(chunk, body), key)
 
     def begin(self, event: Arrival, on_room: Callable[[], None], size: int) -> BodyUpload:
         """Begin a body. `event`: without data. `size`: in bytes, as far as it is known. `on_room`: see `BodyUpload`.
