@@ -38,13 +38,15 @@ class MemoryCommands:
     """Records the calls of an adapter. A test executes a command with `send`.
 
     `devices`: the executor of each reachable device. `told`: the calls `(name, command id)` in order; a name is `taken`,
-    `not_sent`, `lost`, `refused` or `answer`. `answers`: by command id. Only ids in `known` get the receipt `STORED`.
+    `not_sent`, `lost`, `refused` or `answer`. `answers` and `reasons` (of refusals): by command id. Only ids
+    in `known` get the receipt `STORED`.
     """
 
     def __init__(self) -> None:
         self.devices: dict[str, Executes] = {}
         self.told: list[tuple[str, str]] = []
         self.answers: dict[str, Reply] = {}
+        self.reasons: dict[str, str] = {}
         self.known: dict[str, str] = {}
         self._changed = asyncio.Event()
 
@@ -76,8 +78,9 @@ class MemoryCommands:
         """See `Commands.lost`."""
         self._note("lost", command_id)
 
-    def refused(self, command_id: str, why: str) -> None:  # noqa: ARG002 - the interface
+    def refused(self, command_id: str, why: str) -> None:
         """See `Commands.refused`."""
+        self.reasons[command_id] = why
         self._note("refused", command_id)
 
     def answer(self, device: str, command_id: str, answer: Reply, done: Callable[[Receipt], None]) -> None:

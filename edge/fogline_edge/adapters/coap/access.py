@@ -1,7 +1,9 @@
-"""The rule for listening beyond this machine: pure."""
+"""Who may speak for a device, and get its commands, and the rule for listening beyond this machine: pure."""
 
 from fogline.errors import Misconfigured
 from fogline.transport.loopback import is_loopback
+from fogline_edge.adapters.coap.exchanges import Exchange
+from fogline_edge.credentials.credential_store import CredentialStore
 from fogline_edge.settings import CoapSettings
 
 
@@ -18,3 +20,13 @@ def check_coap(settings: CoapSettings) -> None:
 def allows_unprotected(settings: CoapSettings) -> bool:
     """Return True if requests without DTLS and OSCORE are served, for devices without keys."""
     return settings.plain_on_lan or is_loopback(settings.host)
+
+
+def still_speaks(credentials: CredentialStore, device: str, exchange: Exchange) -> bool:
+    """Return True if a request that was served may still be answered with a command of the device.
+
+    Keys change while a device waits: one without protection may have got a key since, and a sealed one may have lost its key.
+    """
+    if exchange.protection is not None:
+        return any(each.number == exchange.protection.key_number for each in credentials.keys(device))
+    return bool(exchange.sender) or not credentials.is_protected(device)

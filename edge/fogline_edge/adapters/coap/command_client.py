@@ -2,7 +2,7 @@
 
 Its own sockets keep its Message IDs apart from the listener's. Connected ones (`simple6`) report ICMP errors and cut nothing.
 Each command has a context of its own, because aiocoap retransmits a request that was cancelled until its context is shut down.
-A command to a device with a key of OSCORE goes sealed. It never goes to a device whose keys were revoked.
+A command to a device with a key of OSCORE goes sealed. To a device with other keys, or whose keys were revoked, none goes.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from fogline_edge.adapters.coap.oscore.context_table import ContextTable, LiveCo
 from fogline_edge.adapters.coap.oscore.sealed_command import MAX_SEALED_BYTES, SealedCommand, SealedResponse, ready_context
 from fogline_edge.adapters.coap.wire import OCTETS, Code, Option, Options, media_type, number_of, uint
 from fogline_edge.adapters.port import CommandPort, answer_when_room
+from fogline_edge.credentials.credential_store import CredentialStore
 from fogline_edge.machine.boot import beacon
 from fogline_edge.settings import CoapSettings, ServingSettings
 
@@ -34,9 +35,15 @@ class CoapCommandClient:
     """An `Executor` for the devices in `coap.devices`. Raises `Misconfigured` for an invalid URI."""
 
     def __init__(
-        self, commands: CommandPort, settings: CoapSettings, counters: CoapCounters, table: ContextTable | None = None
+        self,
+        commands: CommandPort,
+        settings: CoapSettings,
+        counters: CoapCounters,
+        credentials: CredentialStore,
+        table: ContextTable | None = None,
     ) -> None:
         self._commands = commands
+        self._credentials = credentials
         self._table = table
         self._uris = dict(_checked(settings.devices))
         self._timeout_s = settings.command_timeout_s
@@ -89,6 +96,9 @@ class CoapCommandClient:
                     self._commands.not_sent(command.id)
                     return
                 live = await ready_context(self._table, command.device) if self._table is not None else None
+                if live is None and not self._credentials.complete:
+                    self._failed(command, "the gateway has lost the keys of devices, and waits for a bridge", sent=False)
+                    return
                 if (why := self._why_unfit(command, live)) is not None:
                     self._commands.refused(command.id, why)
                     return
@@ -104,8 +114,15 @@ class CoapCommandClient:
 
     def _why_unfit(self, command: Command, live: LiveContext | None) -> str | None:
         """Return why a command cannot go to its device; None if it can."""
-        if live is None and self._table is not None and self._table.is_locked(command.device):
-            return "the keys of the device are revoked"
+        if live is None and self._credentials.is_protected(command.device):
+            if not self._credentials.keys(command.device):
+                return "the keys of the device are revoked"
+            if self._table is None and self._credentials.newest_oscore(command.device) is not None:
+                return "the device has a key of OSCORE, and the gateway has no oscore = true in [coap]"
+            return (
+                "the device has keys, and none of OSCORE, so a command would go to coap.devices in clear text. Give it a "
+                "key of OSCORE, or take it out of coap.devices and let it observe over DTLS"
+            )
         if live is not None and len(command.data) > MAX_SEALED_BYTES:
             return f"a command under OSCORE has at most {MAX_SEALED_BYTES} bytes"
         return None

@@ -12,6 +12,7 @@ from functools import partial
 
 from fogline.commands.command import Command
 from fogline.events.codec import Beacon
+from fogline_edge.adapters.coap.access import still_speaks
 from fogline_edge.adapters.coap.command_response import command_options, why_unfit
 from fogline_edge.adapters.coap.counters import CoapCounters
 from fogline_edge.adapters.coap.exchanges import Exchange
@@ -19,6 +20,7 @@ from fogline_edge.adapters.coap.message_layer import Confirmation, MessageLayer
 from fogline_edge.adapters.coap.requests import Request
 from fogline_edge.adapters.coap.wire import CoapResponse, Code, Endpoint, Options
 from fogline_edge.adapters.port import CommandPort
+from fogline_edge.credentials.credential_store import CredentialStore
 from fogline_edge.machine.boot import beacon
 
 
@@ -39,6 +41,7 @@ class CommandPolls:
     most: int
     messages: MessageLayer
     counters: CoapCounters
+    credentials: CredentialStore
     now: Callable[[], Beacon] = beacon  # the clock of deadlines
 
     def __post_init__(self) -> None:
@@ -78,6 +81,9 @@ class CommandPolls:
     def execute(self, command: Command) -> None:
         """As `Executor.execute`."""
         poll = self._waiting.get(command.device)
+        if poll is not None and not still_speaks(self.credentials, command.device, poll.exchange):
+            self._end(command.device)  # the device asks again, with its key
+            poll = None
         if poll is None or not self.messages.can_confirm or not command.deadline.is_ahead(self.now):
             self.commands.not_sent(command.id)
             return

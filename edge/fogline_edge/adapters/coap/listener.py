@@ -32,7 +32,7 @@ class CoapListener:
     """Listens at the address of `settings`, puts requests into `port`, and responds after the commit.
 
     Without `commands`, `hono-ttd`, Observe and `coap.devices` are ignored. A device in `credentials` needs protection.
-    Without     `bodies`, large bodies are refused. Raises `Misconfigured` for an invalid path pattern.
+    Without `bodies`, large bodies are refused. Raises `Misconfigured` for an invalid path pattern.
     """
 
     def __init__(
@@ -74,10 +74,10 @@ class CoapListener:
             self._contexts = ContextTable(self._port, self._credentials)
             self._credentials.when_ended(self._key_ended)
         if commands is not None:
-            self._client = CoapCommandClient(commands, settings, counters, self._contexts)
+            self._client = CoapCommandClient(commands, settings, counters, self._credentials, self._contexts)
         messages = self._messages = MessageLayer(settings, counters, self._send)
         if commands is not None:
-            self._polls = CommandPolls(commands, self._port.tenant, settings.max_asks, messages=messages, counters=counters)
+            self._polls = CommandPolls(commands, self._port.tenant, settings.max_asks, messages, counters, self._credentials)
             self._observations = self._make_observations(commands, messages)
         handler = self._handler = CoapRequestHandler(
             self._port,
@@ -143,7 +143,14 @@ class CoapListener:
     def _make_observations(self, commands: CommandPort, messages: MessageLayer) -> Observations:
         port, settings = self._port, self._settings
         return Observations(
-            commands, port.put, port.tenant, settings.max_observers, settings.observation_s, messages, self.counters
+            commands,
+            port.put,
+            port.tenant,
+            settings.max_observers,
+            settings.observation_s,
+            messages,
+            self.counters,
+            self._credentials,
         )
 
     @property

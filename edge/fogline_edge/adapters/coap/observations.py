@@ -13,6 +13,7 @@ from functools import partial
 from fogline.commands.command import Command
 from fogline.events.codec import Beacon
 from fogline.events.event import EMPTY_NOTIFICATION, Arrival, Lane, Receipt
+from fogline_edge.adapters.coap.access import still_speaks
 from fogline_edge.adapters.coap.command_response import command_options, why_unfit
 from fogline_edge.adapters.coap.counters import CoapCounters
 from fogline_edge.adapters.coap.exchanges import Exchange
@@ -21,6 +22,7 @@ from fogline_edge.adapters.coap.message_layer import Confirmation, MessageLayer
 from fogline_edge.adapters.coap.requests import Request
 from fogline_edge.adapters.coap.wire import CoapResponse, Code, Endpoint, Option, uint
 from fogline_edge.adapters.port import CommandPort
+from fogline_edge.credentials.credential_store import CredentialStore
 from fogline_edge.machine.boot import beacon
 
 REGISTER = 0
@@ -52,6 +54,7 @@ class Observations:
     lifetime_s: int
     messages: MessageLayer
     counters: CoapCounters
+    credentials: CredentialStore
     now: Callable[[], Beacon] = beacon  # the clock of deadlines
 
     def __post_init__(self) -> None:
@@ -121,6 +124,9 @@ class Observations:
     def execute(self, command: Command) -> None:
         """As `Executor.execute`."""
         observation = self._observed.get(command.device)
+        if observation is not None and not still_speaks(self.credentials, command.device, observation.exchange):
+            self.end(command.device)  # the device registers again, with its key
+            observation = None
         if observation is None or not self.messages.can_confirm or not command.deadline.is_ahead(self.now):
             self.commands.not_sent(command.id)
             return

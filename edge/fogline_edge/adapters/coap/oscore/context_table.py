@@ -91,10 +91,6 @@ class ContextTable:
         """The name of this gateway, which is the ID Context."""
         return self._port.gateway
 
-    def is_locked(self, device: str) -> bool:
-        """Return True if a device had keys, and none of them counts any more."""
-        return self._credentials.is_protected(device) and not self._credentials.keys(device)
-
     def find(self, option: ObjectSecurity) -> list[LiveContext]:
         """Return the contexts that a request may be sealed with: most often one, none for an unknown or revoked key."""
         if option.kid_context not in (None, self._port.gateway.encode()):
