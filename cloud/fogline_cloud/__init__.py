@@ -35,4 +35,5 @@
 `sinks`: a table in a database, exactly once
 `store`: the object store of tables and checkpoint
 `table_settings`: settings of the maintenance of tables and large bodies
+`unused_settings`: keys of the settings that another key switches off
 """

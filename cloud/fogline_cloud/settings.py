@@ -11,8 +11,9 @@ from msgspec import Meta
 from fogline.errors import Misconfigured
 from fogline.events.event import Lane
 from fogline.installed import credential
-from fogline.process.files.settings_file import load_settings
+from fogline.process.files.settings_file import convert_settings, load_toml
 from fogline.process.files.tls_files import TlsSettings, resolve_tls
+from fogline.process.files.unused_settings import refuse_unused
 from fogline.process.files.via_settings import ViaSettings, resolve_via
 from fogline.tracing.settings import TracingSettings, resolve_tracing
 from fogline_cloud.api_settings import ApiSettings, resolve_api
@@ -21,6 +22,7 @@ from fogline_cloud.fleet_settings import FleetSettings, require_longer
 from fogline_cloud.kafka.connection_settings import resolve_files
 from fogline_cloud.sink_settings import SinkSettings, resolve_sinks
 from fogline_cloud.table_settings import TablesSettings
+from fogline_cloud.unused_settings import UNUSED
 
 Identifier = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:\-]{1,64}$")]
 SERVER_PATTERN = "^https?://[^/]+/?$"
@@ -285,7 +287,9 @@ def load(path: Path, *, kafka: bool = True) -> CloudSettings:
 
     `kafka`: the command needs Kafka. Raises `Misconfigured`.
     """
-    settings = load_settings(path, CloudSettings)
+    raw = load_toml(path)
+    settings = convert_settings(raw, CloudSettings, str(path))
+    refuse_unused(raw, UNUSED, path)
     if kafka and not settings.kafka.get("bootstrap.servers"):
         raise Misconfigured(f'{path}: missing key "bootstrap.servers" in [kafka], for example "127.0.0.1:9092"')
     require_longer(settings.fleet, settings.devices.seen_every_s, path)

@@ -20,5 +20,6 @@
 `rules`: what the rules decide about events before they are stored
 `settings`: the settings file
 `settings_types`: types of the settings' tables
+`unused_settings`: keys of the settings that another key switches off
 `uplink`: the connection to the bridge
 """

@@ -8,8 +8,9 @@ from msgspec import Meta
 
 from fogline.errors import Misconfigured
 from fogline.events.event import Lane
-from fogline.process.files.settings_file import load_settings
+from fogline.process.files.settings_file import convert_settings, load_toml
 from fogline.process.files.tls_files import TlsSettings, resolve_tls
+from fogline.process.files.unused_settings import refuse_unused
 from fogline.process.files.via_settings import ViaSettings, resolve_via
 from fogline.tracing.settings import TracingSettings, resolve_tracing
 from fogline_edge.ble_settings import BleSettings
@@ -18,6 +19,7 @@ from fogline_edge.broker_settings import MqttClientSettings, TopicSettings
 from fogline_edge.listener_settings import CoapDtlsSettings, HttpTlsSettings, MqttTlsSettings, WebSocketSettings
 from fogline_edge.rule_settings import RuleSettings, names_twice, resolve_keys
 from fogline_edge.settings_types import DeviceLane, Identifier, Port, Positive, StrictTable, check_content_type
+from fogline_edge.unused_settings import UNUSED
 
 _Table = TypeVar("_Table", bound=StrictTable)
 _Listener = TypeVar("_Listener", "MqttSettings", "HttpSettings")
@@ -315,7 +317,9 @@ class EdgeSettings(StrictTable, frozen=True, kw_only=True):
 
 def load(path: Path) -> EdgeSettings:
     """Read and check the settings. Relative paths start at the folder of the file's name. Raises `Misconfigured`."""
-    settings = load_settings(path, EdgeSettings)
+    raw = load_toml(path)
+    settings = convert_settings(raw, EdgeSettings, str(path))
+    refuse_unused(raw, UNUSED, path)
     mqtt = None if settings.mqtt is None else _resolve_listener(path, settings.mqtt)
     http = None if settings.http is None else _resolve_listener(path, settings.http)
     clients = [_resolve(path, each, "password_file", "ca_file") for each in settings.mqtt_clients]

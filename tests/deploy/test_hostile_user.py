@@ -128,7 +128,7 @@ def test_passwords_are_written_into_nothing_of_roots(world, planted):
     folder = world / "cloud"
     folder.mkdir()
     users = str(world / "root" / "users") if planted == "the settings" else "users"
-    (folder / "cloud.toml").write_text(f'tenant = "acme"\n[bridge]\nusers = "{users}"\n')
+    (folder / "cloud.toml").write_text(f'tenant = "acme"\n[bridge]\nusers = "{users}"\ntls = {{ ca = "ca.pem" }}\n')
     give(folder)
     if planted != "the settings":
         link(folder / planted, world / "root" / "secret")

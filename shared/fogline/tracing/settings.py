@@ -49,6 +49,8 @@ def collector_address(settings: TracingSettings) -> CollectorAddress:
         raise Misconfigured(f"{where}: expected a URL such as http://127.0.0.1:4318/v1/traces")
     if not secure and not settings.plain_on_lan and not is_loopback(host):
         raise Misconfigured(f"{where}: beyond this machine use https://, or set tracing.plain_on_lan")
+    if not secure and settings.ca is not None:
+        raise Misconfigured(f"{where}: tracing.ca has no effect without TLS. Write https://, or remove it")
     return CollectorAddress(secure, host, port or (443 if secure else 80), url.path or "/")
 
 

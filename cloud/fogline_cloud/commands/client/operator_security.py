@@ -23,6 +23,8 @@ def operator_security(settings: OperatorSettings, host: str) -> ClientSecurity:
         require_loopback(host, "operator.bridge")
         return ClientSecurity()
     context = client_context(settings.tls, "operator.tls")
+    if settings.user is None and settings.password_file is not None:
+        raise Misconfigured("operator.password_file has no effect: it needs operator.user")
     if settings.user is None:
         if settings.tls.certificate is None:
             raise Misconfigured("[operator.tls] needs `certificate` and `key`, or [operator] needs `user` and `password_file`")

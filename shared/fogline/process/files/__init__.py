@@ -5,6 +5,7 @@
 `owner`: root acts in another user's folder as that user
 `settings_file`: TOML files into types
 `tls_files`: TLS from the files that the settings name
+`unused_settings`: refuses keys that another key switches off
 `user_file`: text files that users write
 `via_place`: where a router or a broker is, and how to log in there
 `via_settings`: a router or a broker between gateways and bridges

@@ -17,6 +17,10 @@ class ViaKind(StrEnum):
     """It stores messages, and answers for itself (Artemis)."""
 
 
+IN_CLEAR_TEXT = ("amqp://", "ws://")
+"""How a URL without TLS begins."""
+
+
 class ViaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A router or a broker to which gateways and bridges connect, instead of the gateways to the bridges."""
 
