@@ -6,6 +6,7 @@ from typing import Any
 from fogline_edge.adapters.coap.dtls.client_hello import ClientHello, read_client_hello
 from fogline_edge.adapters.coap.dtls.handshake import Handshake
 from fogline_edge.adapters.coap.dtls.wire import Fragment, Record, fragments_of, records_of
+from fogline_edge.credentials.credential_store import CredentialStore
 from fuzz.forms import MISSING, Choice, Decoder, Field, Form, Layer
 
 NUMBERS_1: list[Choice] = [(f"value/{each:#04x}", bytes((each,))) for each in range(256)]
@@ -51,7 +52,7 @@ def _offer(fragments: list[Fragment]) -> tuple[Fragment, ClientHello] | None:
 def _flight(offer: tuple[Fragment, ClientHello] | None) -> None:
     if offer is not None:
         fragment, hello = offer
-        handshake = Handshake(hello, fragment, 1, bytes(8), lambda _: None)
+        handshake = Handshake(hello, fragment, 1, bytes(8), CredentialStore())
         assert handshake.flight()
 
 

@@ -14,12 +14,15 @@ from fogline.documents.json_document import read_document
 from fogline.errors import Poison
 from fogline.gateway.device_credentials import (
     MAX_DEVICE_ID,
+    MAX_ENDED,
     MAX_IDENTITY,
     MAX_KEYS,
     MIN_DEVICE_ID,
     DeviceKey,
+    EndedKey,
     OscoreKey,
     PskKey,
+    key_name,
 )
 from fogline_cloud.credentials.credential_record import CredentialRecord
 
@@ -122,10 +125,7 @@ def described(record: CredentialRecord | None) -> str:
     """Return the keys of a record in words for the audit, without a secret."""
     if record is None:
         return "unprotected"
-    keys = (
-        f"{each.number} {'psk ' + each.identity if isinstance(each, PskKey) else 'oscore ' + each.device_id.hex()}"
-        for each in record.keys
-    )
+    keys = (f"{each.number} {' '.join(key_name(each))}" for each in record.keys)
     return f"version {record.version}, keys: {', '.join(keys) or 'none'}"
 
 
@@ -160,8 +160,17 @@ def _revoke(edit: KeyEdit, body: RevokeBody, current: CredentialRecord | None, n
 
 
 def _record(edit: KeyEdit, current: CredentialRecord | None, now_ms: int, keys: list[DeviceKey], last: int) -> CredentialRecord:
-    version = current.version + 1 if current is not None else 1
-    return CredentialRecord(version=version, changed_ms=now_ms, changed_by=edit.who, last=last, keys=keys)
+    version, ended = 1, list[EndedKey]()
+    if current is not None:
+        kept = {each.number for each in keys}
+        gone = (_ended(each, now_ms) for each in current.keys if each.number not in kept)
+        version, ended = current.version + 1, [*current.ended, *gone][-MAX_ENDED:]
+    return CredentialRecord(version=version, changed_ms=now_ms, changed_by=edit.who, last=last, keys=keys, ended=ended)
+
+
+def _ended(key: DeviceKey, now_ms: int) -> EndedKey:
+    kind, name = key_name(key)
+    return EndedKey(number=key.number, kind=kind, name=name, ended_ms=min(key.until_ms or now_ms, now_ms))
 
 
 def _numbered(key: NewKey, number: int) -> DeviceKey:

@@ -5,7 +5,7 @@ Their representations leave the secrets out, so that no log, error or traceback 
 
 import base64
 import hashlib
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -17,6 +17,8 @@ MAX_KEYS = 8
 """Keys that a device may have at a time, of both kinds."""
 MAX_IDENTITY = 128
 """Longest PSK identity, in bytes (RFC 4279, section 5.3)."""
+MAX_ENDED = 8
+"""Keys that count no longer, of which a device's record tells: the latest ones."""
 OSCORE_GATEWAY_ID = b"\x00"
 """The Sender ID of every gateway (RFC 8613). A device's own is never equal to it."""
 MIN_DEVICE_ID, MAX_DEVICE_ID = 2, 7
@@ -66,17 +68,36 @@ class OscoreKey(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag
 
 DeviceKey = PskKey | OscoreKey
 DeviceKeys = Annotated[list[DeviceKey], Meta(max_length=MAX_KEYS)]
+KeyKind = Literal["psk", "oscore"]
+
+
+class EndedKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key that was revoked or replaced, without its secret: so a gateway can say why it refuses. `name`: see `key_name`."""
+
+    number: KeyNumber
+    kind: KeyKind
+    name: Annotated[str, Meta(min_length=1, max_length=MAX_IDENTITY)]
+    ended_ms: _Ms
+
+
+EndedKeys = Annotated[list[EndedKey], Meta(max_length=MAX_ENDED)]
+
+
+def key_name(key: DeviceKey) -> tuple[KeyKind, str]:
+    """Return the kind of a key, and by what a device names it: its identity, or its Sender ID in hexadecimal digits."""
+    return ("psk", key.identity) if isinstance(key, PskKey) else ("oscore", key.device_id.hex())
 
 
 class DeviceCredentials(msgspec.Struct, frozen=True, kw_only=True):
     """The keys of one device, as a gateway keeps them. `version` grows with each change.
 
-    A device without a key has lost all of them: nobody may speak for it.
+    A device without a key has lost all of them: nobody may speak for it. `ended`: keys that count no longer.
     """
 
     device: Identifier
     version: Annotated[int, Meta(ge=1, le=2**53)]
     keys: DeviceKeys = []
+    ended: EndedKeys = []
 
 
 def encode_credentials(credentials: DeviceCredentials) -> bytes:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fogline.errors import Misconfigured, Poison
-from fogline.gateway.device_credentials import MAX_KEYS, PskKey
+from fogline.gateway.device_credentials import MAX_ENDED, MAX_KEYS, PskKey
 from fogline_cloud.credentials.credential_record import credentials_of, open_record, seal_record
 from fogline_cloud.credentials.credential_table import CredentialTable
 from fogline_cloud.credentials.key_edits import (
@@ -74,6 +74,23 @@ def test_rotation_ends_the_former_keys_of_its_kind_after_the_overlap():
     assert [each.number for each in later.keys] == [2, 3, 4, 5]
     at_once = changed(both, ROTATE, key=psk("lamp-1/2", OTHER))
     assert [each.number for each in at_once.keys] == [2, 3]
+
+
+def test_a_record_tells_of_the_latest_keys_that_were_revoked_replaced_or_whose_time_was_over():
+    record = changed(changed(None, ADD, key=psk()), ADD, key=oscore())
+    record = changed(record, ROTATE, key=psk("lamp-1/3", OTHER), overlap_s=60)
+    record = changed(record, REVOKE, NOW_MS + 1000, number=2)
+    record = changed(record, ADD, NOW_MS + 90_000, key=oscore("AwQ="))
+    assert [(each.number, each.kind, each.name, each.ended_ms - NOW_MS) for each in record.ended] == [
+        (2, "oscore", "0102", 1000),
+        (1, "psk", "lamp-1", 60_000),
+    ]
+    for _ in range(MAX_ENDED):
+        record = changed(changed(record, REVOKE), ADD, key=psk())
+    assert len(record.ended) == MAX_ENDED
+    assert [each.number for each in record.ended] == list(range(record.last - MAX_ENDED, record.last))
+    assert credentials_of("lamp-1", record).ended == record.ended
+    assert "secret" not in repr(record.ended)
 
 
 @pytest.mark.parametrize(

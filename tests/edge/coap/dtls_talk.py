@@ -23,10 +23,10 @@ def key_of(device: str, key: bytes = KEY, number: int = 1) -> DeviceCredentials:
 class Talk:
     """A server that knows devices d1 to d9. `sent`, `received`, `ended` and `refused`: what it has done so far."""
 
-    def __init__(self, *, find: Any = None, **settings: Any) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.store = CredentialStore([key_of(f"d{number}") for number in range(1, 10)])
         self.counters = DtlsCounters()
-        self.server = DtlsServer(CoapDtlsSettings(**settings), find or self.store.psk, self.counters)
+        self.server = DtlsServer(CoapDtlsSettings(**settings), self.store, self.counters)
         self.now_s = 100.0
         self.sent: list[SendDatagram] = []
         self.received: list[SessionContent] = []

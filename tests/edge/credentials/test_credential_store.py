@@ -2,7 +2,7 @@
 
 import pytest
 
-from fogline.gateway.device_credentials import DeviceCredentials, OscoreKey, PskKey
+from fogline.gateway.device_credentials import DeviceCredentials, EndedKey, OscoreKey, PskKey
 from fogline_edge.credentials.credential_file import FILE, LOST, CredentialFile, CredentialState, note_restored, read_state
 from fogline_edge.credentials.credential_store import CredentialStore
 
@@ -64,6 +64,27 @@ def test_revoked_keys_are_told_once_and_the_device_stays_protected():
     assert store.is_protected("lamp-1")
     store.replace([of("lamp-1", version=3)])
     assert (ended[2:], store.is_protected("lamp-2")) == ([("lamp-2", 1)], False)
+
+
+def test_the_reason_tells_a_revoked_key_from_one_whose_time_is_over_and_one_that_never_existed():
+    ended = [EndedKey(number=1, kind="psk", name="lamp-1", ended_ms=NOW_MS)]
+    ended.append(EndedKey(number=2, kind="oscore", name="0102", ended_ms=NOW_MS))
+    other = [psk(3, "lamp-1/3", until_ms=NOW_MS), oscore(4, b"\x03\x04", until_ms=NOW_MS)]
+    record = DeviceCredentials(device="lamp-1", version=5, keys=other, ended=ended)
+    store = CredentialStore([record], now_ms=lambda: NOW_MS)
+    revoked = "it was revoked or replaced [key {} of lamp-1: 2027-01-15T08:00:00.000000Z]"
+    over = "its time is over [key {} of lamp-1: 2027-01-15T08:00:00.000000Z]"
+    never = "this gateway has not heard of it, nor that it was revoked"
+    assert [store.why_no_psk(each) for each in (b"lamp-1", b"lamp-1/3", b"lamp-1/4", b"\xff")] == [
+        revoked.format(1),
+        over.format(3),
+        never,
+        never,
+    ]
+    kids = (b"\x01\x02", b"\x03\x04", b"\x05\x06", b"")
+    assert [store.why_no_oscore(each) for each in kids] == [revoked.format(2), over.format(4), never, never]
+    store.change([], ["lamp-1"])
+    assert store.why_no_psk(b"lamp-1") == never
 
 
 def test_a_representation_has_no_secret():

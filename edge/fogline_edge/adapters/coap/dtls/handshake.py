@@ -28,7 +28,7 @@ from fogline_edge.adapters.coap.dtls.wire import (
     plain_record,
     vector,
 )
-from fogline_edge.credentials.credential_store import PskOwner
+from fogline_edge.credentials.credential_store import CredentialStore, PskOwner
 
 MAX_IDENTITY_BYTES = 128
 MAX_HELLOS, MAX_SEQUENCE = 255, 2**32
@@ -55,18 +55,16 @@ class Finished(NamedTuple):
 
 
 class Handshake:
-    """One handshake. `find` looks a PSK identity up. Raises `DtlsRefused` if the client offers nothing in common.
+    """One handshake. Raises `DtlsRefused` if the client offers nothing in common.
 
     `cid`: the connection id for the client's records, used if the client knows such. `sequence`: of the record of the hello.
     """
 
-    def __init__(
-        self, hello: ClientHello, first: Fragment, sequence: int, cid: bytes, find: Callable[[bytes], PskOwner | None]
-    ) -> None:
+    def __init__(self, hello: ClientHello, first: Fragment, sequence: int, cid: bytes, credentials: CredentialStore) -> None:
         if first.sequence > MAX_HELLOS or sequence > MAX_SEQUENCE:
             raise DtlsRefused(Alert.ILLEGAL_PARAMETER, "bad-handshake", "the numbers of a ClientHello begin with 0")
         self.hello = hello
-        self._find = find
+        self._credentials = credentials
         self._suite, self._ephemeral = _chosen(hello)
         self._cid_in, self._cid_out = (b"", b"") if hello.cid is None else (cid, hello.cid)
         self._random = secrets.token_bytes(32)
@@ -119,7 +117,7 @@ class Handshake:
         opened = self._protection.open(record)
         if opened is None or self._owner is None:
             raise self._not_the_key()
-        if self._find(self._identity) != self._owner:
+        if self._credentials.psk(self._identity) != self._owner:
             self._owner = None  # revoked since the client has named it
             raise self._not_the_key()
         kind, content = opened
@@ -181,7 +179,7 @@ class Handshake:
             raise DtlsRefused(Alert.ILLEGAL_PARAMETER, "bad-handshake", f"an identity has 1 to {MAX_IDENTITY_BYTES} bytes")
         self._transcript += handshake_message(HandshakeType.CLIENT_KEY_EXCHANGE, self._expected, body)
         self._expected += 1
-        self._owner = self._find(identity)
+        self._owner = self._credentials.psk(identity)
         # An unknown identity ends as a wrong key does, so that nobody can find out which there are (RFC 4279, section 2).
         psk = self._owner.key.key if self._owner is not None else secrets.token_bytes(16)
         self._master = self._master_secret(premaster(psk, shared))
@@ -196,7 +194,7 @@ class Handshake:
     def _not_the_key(self) -> DtlsRefused:
         named = self._identity.decode("ascii", "backslashreplace")
         if self._owner is None:
-            why = "the identity has no key: it is unknown, expired or revoked (fogline device credentials list)"
+            why = f"no key has this identity: {self._credentials.why_no_psk(self._identity)}"
             return DtlsRefused(Alert.DECRYPT_ERROR, "unknown-identity", f"{why} [{named!a}]")
         why = f"the client has another key than device {self._owner.device}"
         return DtlsRefused(Alert.DECRYPT_ERROR, "wrong-key", f"{why} [{named!a}]")

@@ -5,7 +5,7 @@ Nothing is kept of a client before it has returned a cookie. Of the handshakes, 
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from fogline_edge.adapters.coap.dtls.client_hello import read_client_hello
 from fogline_edge.adapters.coap.dtls.cookies import COOKIE_BYTES, Cookies
@@ -27,7 +27,7 @@ from fogline_edge.adapters.coap.dtls.wire import (
     vector,
 )
 from fogline_edge.adapters.coap.wire import Endpoint
-from fogline_edge.credentials.credential_store import PskOwner
+from fogline_edge.credentials.credential_store import CredentialStore
 from fogline_edge.listener_settings import CoapDtlsSettings
 
 FIRST_TIMEOUT_S, LONGEST_TIMEOUT_S = 1.0, 8.0
@@ -48,11 +48,11 @@ class _HalfOpen:
 
 
 class HandshakeTable:
-    """At most `max_handshakes` of the settings, by address. `find` looks a PSK identity up."""
+    """At most `max_handshakes` of the settings, by address."""
 
-    def __init__(self, settings: CoapDtlsSettings, find: Callable[[bytes], PskOwner | None], counters: DtlsCounters) -> None:
+    def __init__(self, settings: CoapDtlsSettings, credentials: CredentialStore, counters: DtlsCounters) -> None:
         self._settings = settings
-        self._find = find
+        self._credentials = credentials
         self._counters = counters
         self._cookies = Cookies()
         self._half_open: OrderedDict[Endpoint, _HalfOpen] = OrderedDict()
@@ -77,7 +77,7 @@ class HandshakeTable:
         if half is not None and half.handshake.hello.random == hello.random:
             return SendDatagram(half.handshake.flight(), address)
         self._half_open.pop(address, None)
-        handshake = Handshake(hello, fragment, sequence, secrets.token_bytes(CID_BYTES), self._find)
+        handshake = Handshake(hello, fragment, sequence, secrets.token_bytes(CID_BYTES), self._credentials)
         while len(self._half_open) >= self._settings.max_handshakes:
             self._half_open.popitem(last=False)
         half = self._half_open[address] = _HalfOpen(handshake, now_s)

@@ -5,7 +5,7 @@ its key (RFC 6347, section 4.2.8), so that nobody can end it with a forged Clien
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from fogline.errors import Poison
 from fogline.process.rates import Bucket
@@ -28,7 +28,7 @@ from fogline_edge.adapters.coap.dtls.wire import (
     records_of,
 )
 from fogline_edge.adapters.coap.wire import Endpoint
-from fogline_edge.credentials.credential_store import PskOwner
+from fogline_edge.credentials.credential_store import CredentialStore
 from fogline_edge.listener_settings import CoapDtlsSettings
 
 STRANGERS_S, STRANGERS_BURST = 2000.0, 4000
@@ -36,13 +36,13 @@ STRANGERS_S, STRANGERS_BURST = 2000.0, 4000
 
 
 class DtlsServer:
-    """All handshakes and sessions. `find` looks a PSK identity up."""
+    """All handshakes and sessions."""
 
-    def __init__(self, settings: CoapDtlsSettings, find: Callable[[bytes], PskOwner | None], counters: DtlsCounters) -> None:
+    def __init__(self, settings: CoapDtlsSettings, credentials: CredentialStore, counters: DtlsCounters) -> None:
         self._settings = settings
         self._counters = counters
         self._strangers = Bucket(STRANGERS_S, STRANGERS_BURST, 0.0)
-        self._handshakes = HandshakeTable(settings, find, counters)
+        self._handshakes = HandshakeTable(settings, credentials, counters)
         self._sessions = SessionTable(settings.max_sessions)
 
     @property

@@ -37,7 +37,7 @@ class DtlsTransport:
         self._received = received
         self._ended = ended
         self._loop = asyncio.get_running_loop()
-        self._server = DtlsServer(settings, credentials.psk, self.counters)
+        self._server = DtlsServer(settings, credentials, self.counters)
         self._timer: asyncio.TimerHandle | None = None
         credentials.when_ended(lambda device, number: self._perform(self._server.key_ended(device, number)))
         udp.listen(self._on_datagram)

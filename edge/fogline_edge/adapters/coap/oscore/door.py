@@ -31,7 +31,7 @@ Serve = Callable[[CoapMessage, Exchange], None]
 _OF_PROXIES = (Option.PROXY_URI, Option.PROXY_SCHEME)
 
 _log = logging.getLogger(__name__)
-_VARIABLE = re.compile(r" from \S+(?=: )|(?<=sequence number )\d+|(?<=Sender ID )\w+")
+_VARIABLE = re.compile(r" from \S+(?=: )|(?<=sequence number )\d+|(?<=Sender ID )\w+| \[.*\]$")
 _log.addFilter(LogThrottle(variable=_VARIABLE))  # a flood of refused requests must not fill the disk
 
 
@@ -136,8 +136,8 @@ class OscoreDoor:
             raise RequestRefused(Code.BAD_OPTION, "bad-oscore", why)
         request, found = RequestId(option.kid, option.piv), self._table.find(option)
         if not found:
-            why = f"no key with Sender ID {option.kid.hex()} counts here: it is unknown or revoked, its time is over, or the ID"
-            raise RequestRefused(Code.UNAUTHORIZED, "unknown-key", f"{why} Context is not this gateway")
+            why = f"no key has Sender ID {option.kid.hex()}: {self._table.why_unknown(option)}"
+            raise RequestRefused(Code.UNAUTHORIZED, "unknown-key", why)
         for live in found:
             try:
                 plaintext = live.security.open(message.payload, request, option.piv)
