@@ -25,7 +25,7 @@ class CommittedRecord(msgspec.Struct, frozen=True):
     key: bytes
     value: bytes
     headers: list[tuple[str, bytes]]
-    time_ms: int = 0  # the record's time, where its reader asks for it
+    time_ms: int = 0  # the record's time in Kafka, where its reader asks for it
 
 
 def read_committed(
@@ -74,8 +74,9 @@ def _read_until(reader: Consumer, begin: dict[Partition, int], end: dict[Partiti
             if error is None:
                 position[partition] = message.offset() + 1
                 deadline = time.monotonic() + READ_LIMIT_S
+                headers, (_, time_ms) = with_values(message.headers()), message.timestamp()
                 yield CommittedRecord(
-                    *partition, message.offset(), message.key() or b"", message.value() or b"", with_values(message.headers())
+                    *partition, message.offset(), message.key() or b"", message.value() or b"", headers, time_ms
                 )
             elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
                 position[partition] = max(position[partition], message.offset())  # control records are never returned

@@ -4,5 +4,6 @@
 `raw_records`: reads table `raw` in the order of the log
 `rebuild`: the steps
 `shards`: writes records as the owner of every shard
+`state_records`: compares registry, commands and audit with those of another Kafka
 `tables`: how far the tables have each stream
 """

@@ -8,16 +8,16 @@ import msgspec
 
 from fogline.events.event import Lane
 from fogline_cloud.kafka.clients import Partition
-from fogline_cloud.kafka.records import REBUILT, StreamPosition, known_position
+from fogline_cloud.kafka.records import COPIED, REBUILT, StreamPosition, known_position
 from fogline_cloud.ledger.ranges import Span, SpanCollector, without
 from fogline_cloud.shard.admission import StreamKey
 
-StreamPart = tuple[Partition, StreamKey]
-"""The records of a stream in one partition. A stream from before `fogline topics reshard` has some in two."""
+StreamPart = tuple[str, str, int]
+"""Gateway, stream, and a partition that has records of the stream: one, and another one after `fogline topics reshard`."""
 
 
 class StreamTail(msgspec.Struct, frozen=True):
-    """A part of a stream as far as a table has it: its last sequence."""
+    """A stream as far as a table has it: its last sequence."""
 
     lane: Lane
     last: int
@@ -25,13 +25,21 @@ class StreamTail(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class TableProgress:
-    """How far one table has the records. `tails`: the last sequence of each part of a stream that is known to be in it.
+    """How far one table has the records. `tails`: the last sequence of each stream, by partition, that is known to be in it.
 
     `clients`: by partition, how many records without a stream follow the last one with a stream.
     """
 
     tails: Mapping[StreamPart, StreamTail] = field(default_factory=dict)
     clients: Mapping[Partition, int] = field(default_factory=dict)
+
+    def streams(self) -> dict[StreamKey, StreamTail]:
+        """Return the last sequence of each stream in any partition."""
+        found: dict[StreamKey, StreamTail] = {}
+        for (gateway, stream, _), tail in self.tails.items():
+            key = (gateway, stream)
+            found[key] = max(found.get(key, tail), tail, key=lambda each: each.last)
+        return found
 
 
 @dataclass(slots=True)
@@ -47,14 +55,18 @@ class HeldRecords:
     """The records of the raw topics, taken in the order of each partition.
 
     `tables`: by name, how far a table has the former records. It has those of a partition up to one, and none behind it,
-    because a flow reads a partition in its order. Records that `rebuild` wrote in place of lost ones count as had.
-    `lanes`, `shards`: of each stream, its lane and the partitions with its records.
+    because a flow reads a partition in its order. Only records that `rebuild` has appended are out of order: those behind the
+    first one that a table lacks are read again, which does no harm, because they are marked as replayed. Gap records in place
+    of lost ones count as had.
+    `lanes`, `shards`: of each stream, its lane and the partitions with its records. `ends`: the last record with a stream of
+    each partition.
     """
 
     def __init__(self, tables: Mapping[str, TableProgress]) -> None:
         self.records = 0
         self.lanes: dict[StreamKey, Lane] = {}
         self.shards: dict[StreamKey, set[int]] = defaultdict(set)
+        self.ends: dict[Partition, StreamPosition] = {}
         self.clients: dict[Partition, int] = defaultdict(int)
         self._spans: dict[StreamKey, SpanCollector] = defaultdict(SpanCollector)
         self._tables = tables
@@ -64,10 +76,10 @@ class HeldRecords:
         """Add a record of Kafka."""
         position = known_position(headers, value)
         self.add(partition, position)
-        rebuilt = any(name == REBUILT for name, _ in headers)
+        marks = {name for name, _ in headers} & {REBUILT, COPIED}
         for name, table in self._tables.items():
             reading = self._readings[name][partition]
-            if _has(table, partition, position) or (rebuilt and reading.covered):
+            if (reading.covered or not marks) and (REBUILT in marks or _has(table, position, partition)):
                 reading.next, reading.covered, reading.clients = offset + 1, True, 0
             elif position is None and reading.covered and reading.clients < table.clients.get(partition, 0):
                 reading.next, reading.clients = offset + 1, reading.clients + 1
@@ -83,6 +95,7 @@ class HeldRecords:
         key = (position.gateway, position.stream)
         self.lanes.setdefault(key, position.lane)
         self.shards[key].add(partition[1])
+        self.ends[partition] = position
         self._spans[key].add(position.first, position.last)
 
     def has(self, position: StreamPosition) -> bool:
@@ -99,14 +112,17 @@ class HeldRecords:
         """Return gateway, stream, lane and sequences of each stream."""
         return [(*key, self.lanes[key].value, self._spans[key].result().spans) for key in sorted(self._spans)]
 
-    def positions(self, table: str, partitions: Sequence[Partition]) -> dict[Partition, int]:
-        """Return the next offset that a table lacks, of each partition."""
+    def positions(self, table: str, bounds: Mapping[Partition, tuple[int, int]]) -> dict[Partition, int]:
+        """Return the next offset that a table lacks, of each partition, and none that Kafka has deleted.
+
+        Retention in a mirror deletes what the table has from the former Kafka: the ledger knows, by the sequences.
+        """
         found = self._readings[table]
-        return {each: found[each].next if each in found else 0 for each in partitions}
+        return {each: max(found[each].next if each in found else 0, first) for each, (first, _) in bounds.items()}
 
 
-def _has(table: TableProgress, partition: Partition, position: StreamPosition | None) -> bool:
+def _has(table: TableProgress, position: StreamPosition | None, partition: Partition) -> bool:
     if position is None:
         return False
-    tail = table.tails.get((partition, (position.gateway, position.stream)))
+    tail = table.tails.get((position.gateway, position.stream, partition[1]))
     return tail is not None and position.last <= tail.last

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from fogline.errors import Misconfigured
+from fogline.errors import Misconfigured, Unreachable
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.records import Headers
 from fogline_cloud.shard.pace import MOST_BYTES
@@ -30,7 +30,9 @@ class Shards:
     def write(self, topic: str, shard: int, key: bytes, value: bytes | None, headers: Sequence[tuple[str, bytes]] = ()) -> None:
         """Write a record in the shard's open transaction, and commit that if it is full. Raises `Misconfigured`: too large."""
         if shard >= len(self._producers):
-            raise Misconfigured(f"{topic}[{shard}]: table raw has more partitions than shards = {len(self._producers)}")
+            raise Misconfigured(
+                f"there are records of {topic}[{shard}], but shards = {len(self._producers)}: create more shards"
+            )
         producer, more = self._producers[shard], Headers(headers)
         if not producer.write(topic, value, key, more):
             raise Misconfigured(
@@ -46,7 +48,10 @@ class Shards:
 
 
 def _commit(producer: ShardProducer) -> None:
-    if producer.commit() is None:
-        return
-    while not producer.visible():
-        time.sleep(producer.markers.due_s)
+    try:
+        if producer.commit() is None:
+            return
+        while not producer.visible():
+            time.sleep(producer.markers.due_s)
+    except Unreachable as error:
+        raise Unreachable(f"{error}. Stop bridges and other runs of `fogline topics`, and run this again") from None

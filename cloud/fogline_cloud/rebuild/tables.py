@@ -15,8 +15,8 @@ from fogline_cloud.kafka.clients import Partition
 from fogline_cloud.rebuild.held import StreamTail, TableProgress
 
 _TAILS = """
-SELECT topic, "partition", gateway, stream, lane, max(sequence) AS last FROM events
-WHERE tenant = '{tenant}' AND stream IS NOT NULL GROUP BY topic, "partition", gateway, stream, lane
+SELECT gateway, stream, lane, "partition", max(sequence) AS last FROM events
+WHERE tenant = '{tenant}' AND stream IS NOT NULL GROUP BY gateway, stream, lane, "partition"
 """
 _LAST = """
 SELECT topic, "partition", run, max("offset") FILTER (WHERE stream IS NOT NULL) AS last
@@ -31,10 +31,7 @@ AND (reason IS DISTINCT FROM '{retention}') AND topic = '{topic}' AND "partition
 def events_progress(log: TableLog, owner: Owner) -> TableProgress:
     """Return how far table `events` has the records. `owner`: the flow. Nothing in these queries needs quotes."""
     rows = _query(log, _TAILS.format(tenant=owner.tenant))
-    tails = {
-        ((row["topic"], row["partition"]), (row["gateway"], row["stream"])): StreamTail(Lane(row["lane"]), row["last"])
-        for row in rows
-    }
+    tails = {(row["gateway"], row["stream"], row["partition"]): StreamTail(Lane(row["lane"]), row["last"]) for row in rows}
     clients: dict[Partition, int] = {}
     for (topic, partition), (last, runs) in _newest(log, owner).items():
         where = {"tenant": owner.tenant, "retention": RETENTION, "topic": topic, "partition": partition, "last": last}

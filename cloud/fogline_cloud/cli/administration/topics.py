@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from fogline.errors import Misconfigured
 from fogline.process.console.command_line import add_watch
 from fogline.process.console.terminal import show, tell
 from fogline_cloud.cli.common import add_command, add_group
@@ -61,7 +62,8 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
         commands,
         "compare",
         run_compare,
-        "print the sequences that another Kafka has and this one lacks; exit status 1 if there are any",
+        "print what another Kafka has and this one lacks: sequences, and records of registry, commands and audit; exit status "
+        "1 if there is anything",
         epilog="example: fogline topics compare former.toml",
     )
     compare.add_argument("other", type=Path, metavar="FILE", help="the settings file of the other Kafka")
@@ -71,8 +73,9 @@ def run_rebuild(arguments: argparse.Namespace) -> int:
     """Rebuild records, marks and positions in another Kafka."""
     from fogline_cloud.rebuild.rebuild import rebuild  # noqa: PLC0415 - a bridge needs no Arrow
 
-    other = None if arguments.from_kafka is None else load(arguments.from_kafka)
-    found = rebuild(load(arguments.config), from_raw=arguments.from_raw, other=other, on_step=tell)
+    settings = load(arguments.config)
+    other = None if arguments.from_kafka is None else _load_other(arguments.from_kafka, settings)
+    found = rebuild(settings, from_raw=arguments.from_raw, other=other, on_step=tell)
     places = [
         (table, *place, offset) for table, of_table in found.positions.items() for place, offset in sorted(of_table.items())
     ]
@@ -96,16 +99,28 @@ def run_compare(arguments: argparse.Namespace) -> int:
     """Print what another Kafka has and this one lacks. Return 1 if there is anything."""
     from fogline_cloud.rebuild.rebuild import compare  # noqa: PLC0415 - a bridge needs no Arrow
 
-    found = compare(load(arguments.config), load(arguments.other))
+    settings = load(arguments.config)
+    found = compare(settings, _load_other(arguments.other, settings), tell)
     if arguments.json:
         names = ("gateway", "stream", "lane", "sequences")
-        show(json.dumps({"lacks": [dict(zip(names, each, strict=True)) for each in found]}))
+        lacks = [dict(zip(names, each, strict=True)) for each in found.streams]
+        show(json.dumps({"lacks": lacks, "state": found.state}))
     else:
-        for gateway, stream, lane, spans in found:
+        for gateway, stream, lane, spans in found.streams:
             show(f"lacking: {gateway} {lane} {stream}: {shown(spans, len(spans))}")
-        if not found:
-            show("this Kafka has every sequence of the other one")
-    return 1 if found else 0
+        for topic, count in found.state.items():
+            show(f"lacking: {count} of the newest records of {topic}")
+        if not found.streams and not found.state:
+            show("this Kafka has every sequence of the other one, and its registry, commands and audit")
+    return 1 if found.streams or found.state else 0
+
+
+def _load_other(file: Path, settings: CloudSettings) -> CloudSettings:
+    """Load the settings of another Kafka of the same tenant. Raises `Misconfigured`."""
+    other = load(file)
+    if other.tenant != settings.tenant:
+        raise Misconfigured(f"{file}: tenant is {other.tenant}, but that of --config is {settings.tenant}")
+    return other
 
 
 def run_create(arguments: argparse.Namespace) -> int:

@@ -45,6 +45,11 @@ class FlowState:
         return self.takeover.logs[0].table
 
     @property
+    def kept(self) -> Positions:
+        """The positions in topics of which the tables are known to have the offsets that they have now."""
+        return {each: offset for each, offset in self.positions.items() if self.takeover.knows(each[0])}
+
+    @property
     def gaps(self) -> list[RetentionGap]:
         """The records that Kafka deleted before the flow had read them."""
         return find_gaps(self.positions, self.bounds)

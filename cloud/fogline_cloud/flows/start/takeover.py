@@ -60,6 +60,14 @@ class Takeover:
             return False
         return any(log.newest(self._batch) == done for log in self.logs[1:])
 
+    def knows(self, topic: str) -> bool:
+        """Return True if the tables know the topic by the id that it has now."""
+        if topic not in self.ids:
+            return False
+        whole, now = topic_application(self.tenant, topic), topic_application(self.tenant, topic, self.ids[topic])
+        version = self._decisive.version_of(whole)
+        return version is not None and version == self._decisive.version_of(now)
+
     def check(self, *, exists: bool, epoch: int | None = None) -> Owner:
         """Return the newest owner of the tables. Raises `Misconfigured` if the checkpoint is another owner's, or was set back.
 

@@ -59,7 +59,8 @@ class DeltaLog(TableLog):
             if self.epoch_of(owner) >= owner.epoch:
                 raise owner.superseded(self.folder.path)
             if at is not None and self._table.version() != at:
-                raise Misconfigured(f"{self.folder.path}: the table has changed meanwhile: stop the flow, then run this again")
+                remedy = "stop the flow and `fogline table maintain`, then run this again"
+                raise Misconfigured(f"{self.folder.path}: the table has changed meanwhile: {remedy}")
             return True
 
         self._commit(OwnCommit(id=_new_id(), files=files, marks={**owner.marks, **marks}), owner, require)
