@@ -3,4 +3,5 @@
 `credential_file`: the credentials on the disk
 `credential_store`: the keys that count, for adapters
 `credential_updates`: the messages of the bridge
+`refusal_reasons`: why no key counts
 """

@@ -3,18 +3,16 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from fogline.events.event import rfc3339
 from fogline.gateway.device_credentials import (
     DeviceCredentials,
     DeviceKey,
-    EndedKey,
-    KeyKind,
     OscoreKey,
     PskKey,
     credentials_digest,
     set_digest,
 )
 from fogline.process.kernel_clock import wall_clock_ms
+from fogline_edge.credentials.refusal_reasons import RefusalReasons
 
 MAX_DEVICES = 20_000
 """Devices whose credentials a gateway keeps."""
@@ -54,7 +52,7 @@ class CredentialStore:
         self._digests: dict[str, bytes] = {}
         self._psk: dict[str, PskOwner] = {}
         self._oscore: dict[bytes, tuple[OscoreOwner, ...]] = {}
-        self._ended: dict[tuple[KeyKind, str], tuple[str, EndedKey]] = {}
+        self.reasons = RefusalReasons()
         self._on_ended: list[OnEnded] = []
         for each in known:
             self._put(each)
@@ -80,15 +78,6 @@ class CredentialStore:
     def oscore(self, kid: bytes) -> list[OscoreOwner]:
         """Return the devices with this Sender ID, most often one. Only the right one's key decrypts the message."""
         return [each for each in self._oscore.get(kid, ()) if each.key.valid_at(self._now_ms())]
-
-    def why_no_psk(self, identity: bytes) -> str:
-        """Return why no key counts for a PSK identity. What differs from device to device is in brackets at the end."""
-        text = identity.decode("ascii", "replace")
-        return self._why(("psk", text), self._psk.get(text))
-
-    def why_no_oscore(self, kid: bytes) -> str:
-        """Return why no key counts for a Sender ID, as `why_no_psk`."""
-        return self._why(("oscore", kid.hex()), next(iter(self._oscore.get(kid, ())), None))
 
     def newest_oscore(self, device: str) -> OscoreOwner | None:
         """Return the OSCORE key of a device that was added last; None if none counts."""
@@ -141,14 +130,6 @@ class CredentialStore:
         _tell(self._on_ended, ended)
         return max(0.0, (min(next_ms) - now_ms) / 1000) if next_ms else None
 
-    def _why(self, name: tuple[KeyKind, str], over: PskOwner | OscoreOwner | None) -> str:
-        if over is not None:
-            return f"its time is over [key {over.key.number} of {over.device}: {rfc3339(over.key.until_ms * 1_000_000)}]"
-        if name in self._ended:
-            device, key = self._ended[name]
-            return f"it was revoked or replaced [key {key.number} of {device}: {rfc3339(key.ended_ms * 1_000_000)}]"
-        return "this gateway has not heard of it, nor that it was revoked"
-
     def _put(self, each: DeviceCredentials) -> None:
         self._devices[each.device] = each
         self._digests[each.device] = credentials_digest(each)
@@ -158,14 +139,14 @@ class CredentialStore:
             else:
                 others = self._oscore.get(key.device_id, ())
                 self._oscore[key.device_id] = (*others, OscoreOwner(each.device, key))
-        self._ended |= {(key.kind, key.name): (each.device, key) for key in each.ended}
+        self.reasons.put(each)
 
     def _remove(self, device: str) -> list[tuple[str, int]]:
         """Forget a device. Return its keys."""
         former = self._devices.pop(device, None)
         self._digests.pop(device, None)
-        for ended in former.ended if former is not None else ():
-            self._ended.pop((ended.kind, ended.name), None)
+        if former is not None:
+            self.reasons.remove(former)
         for key in former.keys if former is not None else ():
             if isinstance(key, PskKey):
                 self._psk.pop(key.identity, None)

@@ -12,10 +12,16 @@ _LIBRDKAFKA = re.compile(r"\(after \d+ms[^)]*\)|, \d+ identical error\(s\) suppr
 
 
 class LogThrottle(logging.Filter):
-    """Passes a line once in `SILENCE_S`, with the count of suppressed copies. Copies may differ in what matches `variable`."""
+    """Passes a line once in `SILENCE_S`, with the count of suppressed copies. Copies may differ in what matches `variable`.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, variable: re.Pattern[str] = _LIBRDKAFKA) -> None:
+    `bounded`: no more than `MAX_LINES` different ones pass in that time either, because strangers choose which there are.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, variable: re.Pattern[str] = _LIBRDKAFKA, *, bounded: bool = False
+    ) -> None:
         super().__init__()
+        self._bounded = bounded
         self._clock = clock
         self._variable = variable
         self._passed: dict[tuple[int, str], tuple[float, int]] = {}
@@ -28,7 +34,9 @@ class LogThrottle(logging.Filter):
         if now - at < SILENCE_S:
             self._passed[key] = at, suppressed + 1
             return False
-        if len(self._passed) >= MAX_LINES:
+        if key not in self._passed and len(self._passed) >= MAX_LINES:
+            if self._bounded and now - min(at for at, _ in self._passed.values()) < SILENCE_S:
+                return False
             self._passed.clear()
         self._passed[key] = now, 0
         if suppressed:

@@ -72,19 +72,19 @@ def test_the_reason_tells_a_revoked_key_from_one_whose_time_is_over_and_one_that
     other = [psk(3, "lamp-1/3", until_ms=NOW_MS), oscore(4, b"\x03\x04", until_ms=NOW_MS)]
     record = DeviceCredentials(device="lamp-1", version=5, keys=other, ended=ended)
     store = CredentialStore([record], now_ms=lambda: NOW_MS)
-    revoked = "it was revoked or replaced [key {} of lamp-1: 2027-01-15T08:00:00.000000Z]"
-    over = "its time is over [key {} of lamp-1: 2027-01-15T08:00:00.000000Z]"
+    revoked = "it was revoked or replaced (key {} of lamp-1, 2027-01-15T08:00:00.000000Z)"
+    over = "its time is over (key {} of lamp-1, 2027-01-15T08:00:00.000000Z)"
     never = "this gateway has not heard of it, nor that it was revoked"
-    assert [store.why_no_psk(each) for each in (b"lamp-1", b"lamp-1/3", b"lamp-1/4", b"\xff")] == [
+    assert [store.reasons.of_psk(each) for each in (b"lamp-1", b"lamp-1/3", b"lamp-1/4", b"\xff")] == [
         revoked.format(1),
         over.format(3),
         never,
         never,
     ]
     kids = (b"\x01\x02", b"\x03\x04", b"\x05\x06", b"")
-    assert [store.why_no_oscore(each) for each in kids] == [revoked.format(2), over.format(4), never, never]
+    assert [store.reasons.of_oscore(each) for each in kids] == [revoked.format(2), over.format(4), never, never]
     store.change([], ["lamp-1"])
-    assert store.why_no_psk(b"lamp-1") == never
+    assert store.reasons.of_psk(b"lamp-1") == never
 
 
 def test_a_representation_has_no_secret():

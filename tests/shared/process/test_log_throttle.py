@@ -23,6 +23,20 @@ def test_a_repeated_line_is_logged_once_in_30_s_with_the_count_of_its_copies():
     assert logged(refused.format(2)) == refused.format(2)
 
 
+def test_a_flood_of_different_lines_is_bounded_where_strangers_choose_them():
+    now = 100.0
+    throttle = LogThrottle(lambda: now, bounded=True)
+
+    def passed(numbers):
+        records = [logging.LogRecord("x", logging.INFO, "", 0, f"d{each} has another key", (), None) for each in numbers]
+        return sum(throttle.filter(each) for each in records)
+
+    assert passed([*range(1000), *range(1000)]) == MAX_LINES
+    now += SILENCE_S
+    assert passed(range(500, 1000)) == MAX_LINES
+    assert len(throttle._passed) <= MAX_LINES
+
+
 def test_the_memory_for_different_lines_is_bounded():
     throttle = LogThrottle(lambda: 100.0)
     for number in range(1000):

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from fogline.amqp.outcome import DeliveryState, Outcome
+from fogline.amqp.outcome import FORCED, Condition, DeliveryState, Outcome
 from fogline.commands.signature import Signer
 from fogline.errors import NotSent, Poison, Unreachable
 from fogline.gateway.credential_transfer import MAX_PART, CredentialSealer, CredentialUpdate
@@ -37,10 +37,18 @@ class CredentialDistribution:
         self._couriers: dict[GatewayPeer, _Courier] = {}
 
     def welcomed(self, peer: GatewayPeer) -> None:
-        """Begin to keep a gateway's keys up to date, if it takes any."""
+        """Begin to keep a gateway's keys up to date, if it takes any.
+
+        Again for a peer with the same key: other messages to it were lost, and the numbers of these go on.
+        """
         self.sweep()
         if not peer.credentials_key:
             return
+        if (known := self._couriers.get(peer)) is not None:
+            if known.key == peer.credentials_key:
+                known.compare()
+                return
+            known.stop()
         name = GatewayName(peer.principal.tenant, peer.principal.name)
         try:
             sealer = CredentialSealer(name, peer.credentials_key, self._signer)
@@ -90,6 +98,8 @@ class _Courier:
 
     def __init__(self, peer: GatewayPeer, sealer: CredentialSealer, table: CredentialTable, may_speak_for: MaySpeakFor) -> None:
         self._peer, self._sealer, self._table = peer, sealer, table
+        self.key = peer.credentials_key
+        """That of the gateway's hello, for which the messages are sealed."""
         self._gateway = peer.principal.name
         self._may_speak_for = may_speak_for
         self._changed: dict[str, None] = {}
@@ -143,7 +153,9 @@ class _Courier:
                 if not await self._bring_up_to_date():
                     await asyncio.sleep(RETRY_S)
                     self._wake.set()
-            except (Unreachable, NotSent):
+            except (Unreachable, NotSent) as error:
+                if not self._peer.closed:  # behind a router: the gateway takes these messages in their order only
+                    self._peer.connection.close(Condition(FORCED, f"keys of devices were lost: {error}"))
                 return  # a new connection begins anew
             except Exception:  # noqa: BLE001 - otherwise the gateway would get no keys any more, without a word
                 _log.exception("the keys of devices are not sent to gateway %s", self._gateway)

@@ -36,6 +36,11 @@ class GatewayProcess:
         ready = await start_child(self._process, LIMIT_S, crash_at=point)
         return int(ready["mqtt"].rpartition(":")[2])
 
+    def address(self, listener: str) -> tuple[str, int]:
+        """Return host and port of a listener, such as `coap`. Only after `start`."""
+        host, _, port = str(self._process.ready_line[listener]).rpartition(":")
+        return host, int(port)
+
     async def kill(self) -> None:
         """Kill the gateway, as a power cut does that spares the disk."""
         await kill_child(self._process)

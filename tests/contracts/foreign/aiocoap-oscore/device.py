@@ -54,7 +54,9 @@ async def observe(context, base, options):
 async def main(options):
     """Do what the options say."""
     base = f"coap://{options['host']}:{options['port']}"
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.get("folder", temporary)  # aiocoap keeps its sequence number there
+        Path(folder).mkdir(exist_ok=True)
         (Path(folder) / "settings.json").write_text(json.dumps(options["key"]))
         context = await aiocoap.Context.create_client_context()
         context.client_credentials.load_from_dict({f"{base}/*": {"oscore": {"basedir": folder}}})

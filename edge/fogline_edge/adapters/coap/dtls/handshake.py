@@ -194,7 +194,7 @@ class Handshake:
     def _not_the_key(self) -> DtlsRefused:
         named = self._identity.decode("ascii", "backslashreplace")
         if self._owner is None:
-            why = f"no key has this identity: {self._credentials.why_no_psk(self._identity)}"
+            why = f"no key has this identity: {self._credentials.reasons.of_psk(self._identity)}"
             return DtlsRefused(Alert.DECRYPT_ERROR, "unknown-identity", f"{why} [{named!a}]")
         why = f"the client has another key than device {self._owner.device}"
         return DtlsRefused(Alert.DECRYPT_ERROR, "wrong-key", f"{why} [{named!a}]")

@@ -18,7 +18,7 @@ from fogline_edge.listener_settings import CoapDtlsSettings
 
 _log = logging.getLogger(__name__)
 # What a stranger chooses is variable, so that a flood of them does not fill the disk.
-_log.addFilter(LogThrottle(variable=re.compile(r" from \S+(?=: )| \[.*\]$")))
+_log.addFilter(LogThrottle(variable=re.compile(r" from \S+(?=: )| \[.*\]$"), bounded=True))
 
 
 class DtlsTransport:

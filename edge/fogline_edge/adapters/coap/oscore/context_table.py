@@ -98,10 +98,10 @@ class ContextTable:
         return [self._context(each) for each in self._credentials.oscore(option.kid or b"")]
 
     def why_unknown(self, option: ObjectSecurity) -> str:
-        """Return why `find` finds nothing. What differs from device to device is in brackets at the end."""
+        """Return why `find` finds nothing."""
         if option.kid_context not in (None, self._port.gateway.encode()):
             return "the ID Context is not this gateway"
-        return self._credentials.why_no_oscore(option.kid or b"")
+        return self._credentials.reasons.of_oscore(option.kid or b"")
 
     def of_device(self, device: str) -> LiveContext | None:
         """Return the context of a device's newest key; None if it has none of OSCORE."""

@@ -31,8 +31,8 @@ Serve = Callable[[CoapMessage, Exchange], None]
 _OF_PROXIES = (Option.PROXY_URI, Option.PROXY_SCHEME)
 
 _log = logging.getLogger(__name__)
-_VARIABLE = re.compile(r" from \S+(?=: )|(?<=sequence number )\d+|(?<=Sender ID )\w+| \[.*\]$")
-_log.addFilter(LogThrottle(variable=_VARIABLE))  # a flood of refused requests must not fill the disk
+_VARIABLE = re.compile(r" from \S+(?=: )|(?<=sequence number )\d+|(?<=Sender ID )\w+")
+_log.addFilter(LogThrottle(variable=_VARIABLE, bounded=True))  # a flood of refused requests must not fill the disk
 
 
 @dataclass(frozen=True, slots=True)
