@@ -142,7 +142,6 @@ class Dtls:
 
 
 @pytest.mark.slow
-@pytest.mark.fault("S11")
 @pytest.mark.parametrize("device", [Oscore(), Dtls()], ids=["aiocoap", "libcoap"])
 async def test_a_key_from_the_command_line_lets_a_device_in_until_it_is_revoked(line, device):
     if isinstance(device, Dtls) and shutil.which(LIBCOAP) is None:

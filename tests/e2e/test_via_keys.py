@@ -84,9 +84,8 @@ def keys_sent(enemy) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.fault("S11")
 @pytest.mark.parametrize("kind", list(Mischief))
-async def test_an_enemy_at_the_router_neither_reads_nor_changes_keys_nor_keeps_them_away(keyed, capsys, kind):
+async def test_an_enemy_at_the_router_neither_reads_nor_changes_keys_nor_keeps_them_away(keyed, capsys, caplog, kind):
     """He does his mischief to one message with keys, and to none from then on."""
     async with HostileRouter(61) as router, keys_by_way_of(router, keyed, capsys) as run:
         first = await run("add", "lamp-1", "--kind", "psk")
@@ -112,7 +111,6 @@ async def test_an_enemy_at_the_router_neither_reads_nor_changes_keys_nor_keeps_t
             assert base64.b64decode(each["key"]) not in passed
 
 
-@pytest.mark.fault("S11")
 async def test_a_gateway_that_lost_another_message_goes_on_with_its_keys(keyed, capsys, caplog):
     """What was lost is sent again on the same connection: the keys too, whose messages are numbered."""
     async with Router() as router, keys_by_way_of(router, keyed, capsys) as run:
