@@ -1,6 +1,7 @@
 """Settled events: their rows stay in the file for a while, and count as free room."""
 
 import asyncio
+import contextlib
 import sqlite3
 
 import pytest
@@ -9,11 +10,13 @@ from edge.outbox.stores import open_store, roll_back, rows, states, take
 from fogline.errors import SlowDown
 from fogline.events.event import Lane, Receipt
 from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.outbox.writer import file_room
 from fogline_edge.outbox.writer import store as module
 from fogline_edge.outbox.writer.store import PURGED_BYTES, PURGED_ROWS
 from fogline_lab.amqp import within
 from fogline_lab.events import make_arrival, make_noise
 from fogline_lab.gateway.outbox_use import put, settings
+from fogline_lab.waiting import until
 
 BOUND = 4_000_000
 PAYLOAD = make_noise(20_000)
@@ -113,6 +116,20 @@ async def test_counts_without_rows_are_saved_when_the_outbox_closes(folder):
 
 
 # --- the steps of deletion
+
+
+async def test_accepted_rows_of_many_bytes_are_deleted_step_by_step_at_once(folder, monkeypatch):
+    """A large body that has landed must not look as if it waited, nor take the room of the next one."""
+    monkeypatch.setattr(module, "PURGED_BYTES", 10_000)
+    monkeypatch.setattr(file_room, "PURGE_S", 3600.0)
+    outbox = Outbox.open(settings(folder))
+    for number in range(20):
+        await put(outbox, make_arrival(number, data=make_noise(6000)))
+    (stream,) = await outbox.streams.pending()
+    outbox.streams.settle(stream.stream, 20)
+    with contextlib.closing(sqlite3.connect(folder / "data" / "outbox.db")) as reader:
+        await until(lambda: reader.execute("SELECT count(*) FROM event").fetchone() == (0,), "rows stay")
+    await outbox.close()
 
 
 def test_rows_are_deleted_in_steps_of_so_many_rows(memory):

@@ -109,10 +109,10 @@ class FileRoom:
         return rows >= PURGED_ROWS or (rows > 0 and (time.monotonic() >= self._next_purge or self._nearly_full))
 
     def purge_some(self) -> None:
-        """Within a transaction: delete some accepted rows if it is time."""
+        """Within a transaction: delete some accepted rows if it is time. It is time until all are deleted."""
         if self.purge_due:
-            self._next_purge = time.monotonic() + PURGE_S
             self._store.purge()
+            self._next_purge = 0.0 if self._store.purgeable else time.monotonic() + PURGE_S
 
     def purge_all(self, *, save: bool = False) -> None:
         """Delete the rows that the bridge has accepted, in steps. `save`: write the state of the streams too."""

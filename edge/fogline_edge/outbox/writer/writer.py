@@ -139,6 +139,8 @@ class Writer:
             self._room.wait(error)
             return
         self._store.ingest.committed()
+        if self._room.purge_due:
+            self._continue_later()
 
     def _report_full(self, full: bool) -> None:  # noqa: FBT001 - a state, not an option
         if full:
