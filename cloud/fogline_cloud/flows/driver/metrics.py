@@ -85,8 +85,9 @@ class FlowMetrics:
         yield Sample("fogline_flow_last_commit_timestamp_seconds", self._last_commit)
         yield Sample("fogline_flow_raw_records_total", self._raw_records)
         yield Sample("fogline_flow_raw_last_commit_timestamp_seconds", self._last_raw_commit)
-        parsed, raw = _positions(self._offsets), _positions(self._raw_offsets)
         try:
+            partitions = self._clients.topics(_LIMIT_S)
+            parsed, raw = (_positions(offsets, partitions) for offsets in (self._offsets, self._raw_offsets))
             ends = self._clients.stable_ends({*parsed, *raw}, _LIMIT_S)
         except FoglineError:
             return
@@ -94,8 +95,13 @@ class FlowMetrics:
             yield from (Sample(name, lag, (topic,)) for topic, lag in _lag(positions, ends).items())
 
 
-def _positions(offsets: Offsets) -> dict[Partition, int]:
-    return {(topic, int(number)): offset for topic, each in offsets.items() for number, offset in each.items()}
+def _positions(offsets: Offsets, partitions: Mapping[str, int]) -> dict[Partition, int]:
+    """Return the next offset of each partition, also of those that were added since: the flow reads them from their begin."""
+    return {
+        (topic, number): each.get(str(number), 0)
+        for topic, each in offsets.items()
+        for number in range(partitions.get(topic, 0))
+    }
 
 
 def _lag(positions: Mapping[Partition, int], ends: Mapping[Partition, int]) -> dict[str, int]:
