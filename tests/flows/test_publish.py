@@ -25,3 +25,9 @@ def test_one_record_that_is_too_large_is_an_error(kafka: KafkaBroker) -> None:
     record = DerivedRecord(topics.canonical("too-big"), b"d-1", b"x" * 2_000_000, [])
     with pytest.raises(Unreachable, match="derived"):
         publish.publish({"bootstrap.servers": kafka.bootstrap}, [record])
+
+
+def test_a_topic_that_is_gone_is_named_with_what_makes_it_again(kafka: KafkaBroker) -> None:
+    gone = DerivedRecord(topics.canonical_topic("gone", "meters"), b"d-1", b"{}", [])
+    with pytest.raises(Unreachable, match=r"fogline\.canonical-meters\.gone: .* run: fogline topics create"):
+        publish.publish({"bootstrap.servers": kafka.bootstrap, "allow.auto.create.topics": False}, [gone])

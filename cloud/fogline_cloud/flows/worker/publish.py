@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any
 
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from fogline.errors import Unreachable
 from fogline_cloud.flows.worker.derive import DerivedRecord
@@ -24,7 +23,9 @@ def publish(kafka: Mapping[str, Scalar], records: Iterable[DerivedRecord]) -> No
             _produce(producer, each)
         producer.flush()
     if failed:
-        raise Unreachable(f"Kafka does not take derived records: {failed[0].str()}")
+        raise Unreachable(
+            f"Kafka does not take derived records of {failed[0]}. If that topic is missing, run: fogline topics create"
+        )
 
 
 def _produce(producer: Producer, record: DerivedRecord) -> None:
@@ -38,11 +39,11 @@ def _produce(producer: Producer, record: DerivedRecord) -> None:
 
 
 @cache
-def _producer(kafka: tuple[tuple[str, Scalar], ...]) -> tuple[Producer, list[KafkaError]]:
+def _producer(kafka: tuple[tuple[str, Scalar], ...]) -> tuple[Producer, list[str]]:
     """Return this process's producer and its list of delivery errors, kept for many micro-batches. For one thread of it."""
-    failed: list[KafkaError] = []
+    failed: list[str] = []
 
-    def report(error: KafkaError, _message: Any) -> None:
-        failed.append(error)
+    def report(error: KafkaError, message: Message) -> None:
+        failed.append(f"{message.topic()}: {error.str()}")
 
     return KafkaClients(dict(kafka)).publisher(report, LIMIT_S), failed
