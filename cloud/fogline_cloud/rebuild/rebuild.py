@@ -98,6 +98,8 @@ def rebuild(
         if other is not None:
             _copy_records(settings, other, shards, result, on_step)
         states = {state.table: state for state in read_states(settings)}
+        if not states:
+            on_step(f"there are no tables in {settings.flow.tables}: marks come from the records alone, and no position is set")
         progress = _progress(settings, states)
         held = _held(clients, tenant, progress, on_step)
         _write_marks(settings, shards, held, progress.get("events", TableProgress()), result)
@@ -128,7 +130,7 @@ def _require_another(here: KafkaClients, tenant: str, other: KafkaClients, other
     topics.require(raw, here.topics())
     topics.require(others, other.topics())
     if set(ids_of(here.describe(raw)).values()) & set(ids_of(other.describe(others)).values()):
-        raise Misconfigured(f"the Kafka of both settings files and its topic {raw[0]} are one Kafka: check [kafka] in both")
+        raise Misconfigured(f"both settings files lead to the same topic {raw[0]}: check [kafka] in both")
 
 
 def _raw_of(settings: CloudSettings) -> RawRecords:

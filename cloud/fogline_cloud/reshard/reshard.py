@@ -95,14 +95,16 @@ def reshard(settings: CloudSettings) -> Resharding:
 def _add_partitions(clients: KafkaClients, settings: CloudSettings, existing: dict[str, int]) -> None:
     """Give each topic whose partitions are shards as many of them as there are shards. An operator may have added some."""
     wanted = [each for each in topics.all_topics(settings.tenant, settings.shards) if each.by_shard]
+    counts = {each.name: each.partitions for each in wanted}
     new = [NewPartitions(each.name, each.partitions) for each in wanted if existing[each.name] < each.partitions]
     admin = clients.admin()
     for name, future in admin.create_partitions(new, operation_timeout=30).items() if new else ():
         try:
             future.result(_LIMIT_S)
         except KafkaException as error:
-            raise Misconfigured(f"topic {name} cannot get more partitions: {readable(error)}") from None
-    wait_until_listed(clients, {each.name: each.partitions for each in wanted})
+            if clients.topics().get(name, 0) < counts[name]:  # otherwise another run has added them
+                raise Misconfigured(f"topic {name} cannot get more partitions: {readable(error)}") from None
+    wait_until_listed(clients, counts)
 
 
 def _take_all(clients: KafkaClients, tenant: str, moving: Layout) -> None:

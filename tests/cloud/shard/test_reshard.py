@@ -237,6 +237,20 @@ def test_a_killed_command_goes_on_and_no_bridge_serves_until_it_has_ended(site, 
     assert sum(gateway in GATEWAYS for each in known for gateway, _ in each) == len(GATEWAYS)  # each in one place
 
 
+def test_two_operators_at_once_change_the_number_once_and_who_lost_is_told_to_run_it_again(site, folder):
+    site.land(GATEWAYS, 1, 3, BEFORE)
+    config, server = folder / "cloud.toml", site.after.kafka["bootstrap.servers"]
+    config.write_text(f'tenant = "{site.tenant}"\nshards = {AFTER}\n[kafka]\n"bootstrap.servers" = "{server}"\n')
+    command = [find_script("fogline"), "topics", "reshard", "--config", config]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    for process in both:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0 or "Run this again, and only one at a time" in errors, errors
+    subprocess.run(command, capture_output=True, timeout=120, check=True)
+    known = [read_checkpoint(site.clients, site.tenant, shard).streams for shard in range(AFTER)]
+    assert sum(gateway in GATEWAYS for each in known for gateway, _ in each) == len(GATEWAYS)
+
+
 def test_fewer_shards_are_refused_and_nothing_changes(site):
     with pytest.raises(Misconfigured, match="can only grow"):
         reshard(replace(site.before, shards=1))

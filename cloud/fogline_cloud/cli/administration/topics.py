@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fogline.errors import Misconfigured
-from fogline.process.console.command_line import add_watch
+from fogline.errors import Misconfigured, Unreachable
+from fogline.process.console.command_line import add_watch, counted
 from fogline.process.console.terminal import show, tell
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.kafka import acl_admin
@@ -17,6 +17,7 @@ from fogline_cloud.reshard.reshard import reshard
 from fogline_cloud.settings import CloudSettings, load
 from fogline_cloud.shard import topic_admin
 
+MAX_REPLICAS = 1000
 EXAMPLE = """\
 examples:
   fogline topics create --replication 3
@@ -32,7 +33,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     raw: dict[str, Any] = {"epilog": EXAMPLE, "formatter_class": argparse.RawDescriptionHelpFormatter}
     commands = add_group(groups, "topics", "create and check the Kafka topics", description=__doc__, **raw)
     create = add_command(commands, "create", run_create, "create the missing topics", **raw)
-    create.add_argument("--replication", type=int, default=1, help="copies of each partition (default: 1)")
+    create.add_argument("--replication", type=counted(MAX_REPLICAS), default=1, help="copies of each partition (default: 1)")
     check = add_command(commands, "check", run_check, "print the problems", **raw)
     add_watch(check)
     about = "raise the number of shards to `shards` of the settings, and move what belongs to other shards then"
@@ -145,7 +146,10 @@ def run_reshard(arguments: argparse.Namespace) -> int:
     settings = load(arguments.config)
     if arguments.acls is not None:
         _create_acls(KafkaClients(settings.kafka), settings, arguments.acls)
-    done = reshard(settings)
+    try:
+        done = reshard(settings)
+    except Unreachable as error:
+        raise Unreachable(f"{error}. Run this again, and only one at a time: bridges may wait until it has ended") from None
     if arguments.json:
         show(json.dumps({"former": done.former, "shards": done.shards, "moved": dict(done.moved)}))
     elif done.former == done.shards:

@@ -11,7 +11,7 @@ from fogline.amqp.outcome import DeliveryState, Outcome
 from fogline.documents.document_error import explained
 from fogline.errors import Misconfigured, Poison
 from fogline.gateway.device_credentials import OSCORE_GATEWAY_ID
-from fogline.process.console.command_line import add_limit
+from fogline.process.console.command_line import add_limit, counted
 from fogline.process.console.listing import show_facts, show_rows
 from fogline.process.console.terminal import show, tell
 from fogline.process.console.times import seconds
@@ -69,7 +69,7 @@ def add_credentials(commands: "argparse._SubParsersAction[Any]") -> None:
         each.add_argument("--from", dest="source", metavar="FILE", help=about)
     about = "how long the former keys of this kind count still, such as 1d; 0s: not at all (default: 7d)"
     rotating.add_argument("--overlap", default="7d", metavar="TIME", help=about)
-    revoking.add_argument("--number", type=int, help="only the key with this number of `list` (default: all)")
+    revoking.add_argument("--number", type=counted(10**9), help="only the key with this number of `list` (default: all)")
     about = "and let the device speak without protection again, as if it never had a key"
     revoking.add_argument("--unprotect", action="store_true", help=about)
     listing.add_argument("device", nargs="?", type=device_argument, help="only this device")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from fogline.address import printable
-from fogline.process.console.command_line import add_limit
+from fogline.process.console.command_line import add_limit, counted
 from fogline.process.console.listing import show_rows, utc
 from fogline.process.console.terminal import show, tell
 from fogline.process.console.times import moment
@@ -45,7 +45,9 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
         add_selection(each)
     add_limit(every[0], 1000, "the most frequent")
     add_limit(every[1], 20, "the newest")
-    every[2].add_argument("--parse-limit-ms", type=int, help="CPU time for one event, instead of [flow] parse_limit_ms")
+    every[2].add_argument(
+        "--parse-limit-ms", type=counted(10**9), help="CPU time for one event, instead of [flow] parse_limit_ms"
+    )
     every[2].add_argument("--dry-run", action="store_true", help="compare only")
 
 

@@ -75,7 +75,12 @@ def add_watch(parser: argparse.ArgumentParser) -> None:
 def add_limit(parser: argparse.ArgumentParser, default: int, which: str, most: int = 10**9) -> None:
     """Add the option `--limit`, the most rows to print. `which`: those that are printed. `most`: the highest limit."""
     about = f"print so many at most, {which} (default: {default})"
-    parser.add_argument("--limit", type=partial(_count, most), default=default, help=about)
+    parser.add_argument("--limit", type=counted(most), default=default, help=about)
+
+
+def counted(most: int) -> Callable[[str], int]:
+    """Return the type of an argument that is a number from 1 to `most`."""
+    return partial(_count, most)
 
 
 def _count(most: int, text: str) -> int:
