@@ -17,7 +17,7 @@ class BodySettings(StrictTable, frozen=True, kw_only=True):
     max_bytes: Annotated[int, Meta(ge=0, le=MAX_BODY_BYTES)] = MAX_BODY_BYTES
     """Largest body in bytes, and never more than a quarter of `outbox.max_bytes`; 0: none of more than 262,144 bytes."""
     max_uploads: Positive = 8
-    """Large bodies that come at the same time, each with up to 1.5 MB of memory. For a further one there is no room."""
+    """Large bodies that come at the same time, each with up to 2.5 MB of memory. For a further one there is no room."""
     max_device_uploads: Positive = 2
     """Large bodies of one device that come at the same time."""
     idle_timeout_s: Annotated[float, Meta(gt=0)] = 60.0

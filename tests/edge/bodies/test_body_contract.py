@@ -145,7 +145,7 @@ async def test_body_that_stops_for_too_long_is_refused_as_late_and_ended(http_ga
 
 async def test_body_without_room_for_too_long_is_refused_and_retries_gather_nothing(http_gateway, device, protocol):
     """A full disk in the middle: the device learns that it is to come later, and its retries take no memory."""
-    body = make_body(8, MIB + 256 * BLOCK)
+    body = make_body(8, 2 * MIB)
     async with http_gateway(max_uploads=1) as gateway:
         async with device(gateway, body) as sender:
             await begun(gateway, sender, 320 * BLOCK)

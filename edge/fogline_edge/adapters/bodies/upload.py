@@ -27,8 +27,11 @@ from fogline_edge.adapters.port import Port
 from fogline_edge.body_settings import BodySettings
 
 NO_ROOM_RETRY_S = 30
-WINDOW = 4
-"""Chunks of a body that may wait for their commit. Beyond that the adapter should read no more of it."""
+WINDOW = 8
+"""Chunks of a body that may wait for their commit. Beyond that the adapter should read no more of it.
+
+With half of them a body needs nearly twice the commits, and waits for each (docs/proofs/performance.md).
+"""
 
 Done = Callable[[Receipt], None]
 
