@@ -105,7 +105,7 @@ def test_without_spark_every_command_is_there(machine):
 
 
 def test_without_spark_the_command_names_the_package(machine):
-    assert "install the package fogline-flow" in machine.run("fogline flow status", status=2)
+    assert "install the package fogline-flow" in machine.run("fogline flow run", status=2)
 
 
 def test_a_bridge_without_kafka_is_started_again_and_its_status_says_why(machine):
