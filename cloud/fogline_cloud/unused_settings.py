@@ -27,12 +27,6 @@ UNUSED = (
         'devices.learn = "none". Remove one of the two',
     ),
     Unused(
-        "operator",
-        "user",
-        lambda table: "tls" not in table,
-        "without [operator.tls] no password is sent. Set [operator.tls], or remove it",
-    ),
-    Unused(
         "sinks.*",
         "hypertable",
         lambda table: not table["url"].startswith("postgresql://"),

@@ -178,6 +178,7 @@ async def test_body_lands_once_byte_for_byte_over_a_cut_line_with_kills_and_no_o
     async with site_of(kafka, tenant, folder) as site:
         disturbing = asyncio.create_task(site.disturb())
         numbers = range(len(site.sizes))
+        await site.leave_in_the_middle()
         await asyncio.gather(*(site.send(device, numbers[device::DEVICES]) for device in range(DEVICES)))
         await until(site.all_landed, "not all bodies land", LAND_S)
         disturbing.cancel()

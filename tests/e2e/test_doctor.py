@@ -71,6 +71,8 @@ def cloud_config(line: Line):
             "bridge": msgspec.to_builtins(settings.bridge),
             "flow": {"tables": "t", "checkpoint": "c"},
         }
+        if settings.bridge.tls is not None:
+            tables["bridge.tls"] = msgspec.to_builtins(settings.bridge.tls)
         text = f'tenant = "{line.tenant}"\nshards = {settings.shards}\n'
         for name, table in tables.items():
             text += f"[{name}]\n" + "".join(

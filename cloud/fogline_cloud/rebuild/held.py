@@ -25,7 +25,7 @@ class StreamTail(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class TableProgress:
-    """How far one table has the records. `tails`: the last sequence of each stream, by partition, that is known to be in it.
+    """The part of the records that one table has. `tails`: the last sequence of each stream, by partition, that it has.
 
     `clients`: by partition, how many records without a stream follow the last one with a stream.
     """

@@ -62,7 +62,7 @@ class Rebuilt:
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """What another Kafka has and this one lacks. `streams`: sequences by gateway, stream and lane.
+    """The records that another Kafka has and this one lacks. `streams`: sequences by gateway, stream and lane.
 
     `state`: by topic, the number of records of the registry, the commands and the audit.
     """

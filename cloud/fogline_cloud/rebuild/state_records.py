@@ -1,4 +1,4 @@
-"""Which newest records of the registry, the commands and the audit another Kafka has, and this one lacks."""
+"""Finds the newest records of the registry, the commands and the audit that another Kafka has, and this one lacks."""
 
 from collections.abc import Iterable, Iterator
 

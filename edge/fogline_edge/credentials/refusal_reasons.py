@@ -1,4 +1,4 @@
-"""Why no key counts by which a device names itself: for the log, because the device gets the same answer to all. Pure."""
+"""Reasons why no key counts by which a device names itself, for the log: the device gets the same answer to all. Pure."""
 
 from fogline.events.event import rfc3339
 from fogline.gateway.device_credentials import DeviceCredentials, KeyKind, key_name
@@ -7,7 +7,7 @@ _Name = tuple[KeyKind, str]
 
 
 class RefusalReasons:
-    """What is known of keys that have ended. To be asked only for a name that no key has now."""
+    """Knows keys that have ended. To be asked only for a name that no key has now."""
 
     def __init__(self) -> None:
         self._known: dict[_Name, tuple[str, str]] = {}  # device and reason

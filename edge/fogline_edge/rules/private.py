@@ -189,8 +189,6 @@ def _rule_of(table: PrivateTable) -> _Rule:
         raise Misconfigured(f"{where}: ranges of bytes and fields of a document exclude each other; write two rules")
     if hashed and table.key_file is None:
         raise Misconfigured(f"{where}: hash needs key_file, such as key_file = 'private.key' (made by: openssl rand -hex 32)")
-    if table.key_file is not None and not hashed:
-        raise Misconfigured(f"{where}: key_file has no effect: nothing is hashed. Set hash, such as hash = ['/name']")
     device = re.compile(translate(table.device))
     return _Rule(table, drop, tuple(pointers), hashed, _key_of(table.key_file, where), device)
 

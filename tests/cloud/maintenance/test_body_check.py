@@ -1,4 +1,4 @@
-"""What `fogline doctor` says about large bodies: whether they can be written, and whether they are deleted after their time."""
+"""`fogline doctor` says about large bodies whether they can be written, and whether they are deleted after their time."""
 
 import os
 import time

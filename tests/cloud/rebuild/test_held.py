@@ -1,4 +1,4 @@
-"""Where a flow goes on in another Kafka: behind what its table has, and before the first record that it lacks."""
+"""A flow goes on in another Kafka behind what its table has, and before the first record that it lacks."""
 
 import pytest
 

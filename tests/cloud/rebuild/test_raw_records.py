@@ -1,4 +1,4 @@
-"""What table `raw` tells of the end of each partition, read from its end."""
+"""Table `raw` tells of the end of each partition, read from its end."""
 
 from datetime import UTC, datetime, timedelta
 

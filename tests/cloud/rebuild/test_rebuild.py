@@ -212,7 +212,7 @@ def produced_again(site, records) -> None:
 
 
 def land_new_stream(site, *sequences: int) -> None:
-    """What a bridge lands of a gateway that has opened a stream, because the bridge had less than it had accepted."""
+    """A bridge lands this of a gateway that has opened a stream, because the bridge had less than it had accepted."""
     events = stream_of("gw-1", NEW, Lane.TELEMETRY, max(sequences))
     own = [msgspec.structs.replace(each, tenant=site.settings.tenant) for each in events if each.sequence in sequences]
     site.produce([(topics.telemetry(site.settings.tenant), 0, record_of(each)) for each in own])

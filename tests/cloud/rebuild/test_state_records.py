@@ -1,4 +1,4 @@
-"""Which newest records of the registry, the commands and the audit a mirror lacks."""
+"""A mirror that lacks newest records of the registry, the commands and the audit is told so."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a device may do with a large body, and what may happen in the middle of it, whatever its protocol."""
+"""A large body has the same limits, and survives the same, whatever its protocol."""
 
 import asyncio
 import contextlib

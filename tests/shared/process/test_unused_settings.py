@@ -65,7 +65,6 @@ OF_CLOUD = [
     ),
     Case("commands.key_id", '[commands]\nkey_id = "k"', '[commands]\nkey_id = "k"\nsigning_key = "file"'),
     Case("devices.seen_every_s", '[devices]\nlearn = "none"\nseen_every_s = 9', "[devices]\nseen_every_s = 9"),
-    Case("operator.user", '[operator]\nuser = "alice"', f'[operator]\nuser = "alice"\ntls = {TLS}'),
     Case(
         "sinks.*.hypertable",
         '[sinks.a]\nurl = "sqlite:///a"\nhypertable = true',
@@ -109,7 +108,6 @@ MQTT = "[mqtt]\nport = 0\n"
         ('[[mqtt_clients]]\nname = "a"\nprofile = "shelly"\ntopics = [{ topic = "{device}" }]', "only profile = 'plain'"),
         ('[uplink]\nrenew = true\nvia = { url = "amqp://127.0.0.1" }', "[uplink.via] needs [uplink.tls]"),
         ('[tracing]\nca = "file"', "tracing.ca has no effect without TLS"),
-        ('[[rules.private]]\nname = "a"\ndrop = ["/a"]\nkey_file = "k"', "key_file has no effect: nothing is hashed"),
     ],
 )
 def test_the_check_of_the_settings_refuses_what_one_table_alone_does_not_show(text, says, tmp_path):

@@ -18,7 +18,7 @@ class ViaKind(StrEnum):
 
 
 IN_CLEAR_TEXT = ("amqp://", "ws://")
-"""How a URL without TLS begins."""
+"""Beginnings of a URL without TLS."""
 
 
 class ViaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
