@@ -4,6 +4,8 @@ Every method raises `Unreachable` on any Kafka error. The caller must then destr
 about the written records, not even from an abort: librdkafka cannot tell an aborted commit from a committed one.
 """
 
+import time
+
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from fogline.errors import Unreachable
@@ -14,6 +16,9 @@ from fogline_cloud.kafka.hanging_transactions import Markers
 from fogline_cloud.kafka.records import Headers
 from fogline_cloud.shard.pace import LIMIT_S
 
+SENT_S = 0.05
+"""Time in which librdkafka sends AddPartitionsToTxn after a partition's first record. If the producer goes in that moment,
+librdkafka 2.16.0 aborts the process (rdkafka_txnmgr.c: `txn_req_cnt > 0`)."""
 RECORD_BYTES = 100
 """What the headers of a record take about, compressed beside those of others."""
 
@@ -103,6 +108,7 @@ class ShardProducer:
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()
+            time.sleep(SENT_S)
 
     def _note_offset(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
